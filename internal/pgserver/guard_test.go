@@ -68,6 +68,18 @@ func TestGuardSendsTheSignal(t *testing.T) {
 	}
 }
 
+// What has just been started may not listen to signals yet: PostgreSQL in its first milliseconds.
+func TestGuardInsists(t *testing.T) {
+	g, folder, pid := guarded(t, "TERM", "trap '' TERM; touch deaf; sleep 0.3; trap exit TERM; while :; do sleep 0.01; done")
+	eventually(t, "the program is deaf", func() bool { return exists(filepath.Join(folder, "deaf")) })
+	if err := g.end(); err != nil {
+		t.Fatal(err)
+	}
+	if alive(pid) {
+		t.Error("the program is still there")
+	}
+}
+
 func TestAskGivesUpButKeepsTheOrder(t *testing.T) {
 	g, folder, _ := guarded(t, "KILL", "until [ -e go ]; do sleep 0.01; done")
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -138,6 +138,19 @@ func TestFailuresAreReportedAndLeaveNothing(t *testing.T) {
 	if _, err := Start(cancelled, Options{Own: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("start with a cancelled context: %v", err)
 	}
+	for _, delay := range []time.Duration{1, 3, 6, 10, 15, 25} { // somewhere in the middle
+		soon, cancel := context.WithTimeout(t.Context(), delay*time.Millisecond)
+		started, err := Start(soon, Options{Own: true})
+		cancel()
+		if err == nil {
+			err = started.Stop()
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		if err != nil {
+			t.Errorf("cancelled after %d ms: %v", delay, err)
+		}
+	}
 	if _, err := s.Standby(cancelled); !errors.Is(err, context.Canceled) {
 		t.Errorf("standby with a cancelled context: %v", err)
 	}

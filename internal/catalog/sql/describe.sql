@@ -88,7 +88,7 @@ select json_build_object(
                    'formula', case when a.attgenerated <> '' then pg_get_expr(d.adbin, d.adrelid) else '' end,
                    'identity', case a.attidentity when 'a' then 'always' when 'd' then 'by default' else '' end,
                    'storage', case a.attstorage when 'p' then 'plain' when 'e' then 'external' when 'x' then 'extended' when 'm' then 'main' end,
-                   'toastable', a.attlen = -1 and a.attstorage <> 'p',
+                   'toastable', a.attstorage <> 'p',
                    'inherited', a.attinhcount > 0) order by a.attnum)
           from pg_attribute as a
           join pg_type as y on y.oid = a.atttypid

@@ -1,0 +1,23 @@
+// Package annals is the front page of a module that gives an application more out of the PostgreSQL it already runs, with no server
+// extension and no superuser. Each package installs its own database objects and is used through a typed API on pgx v5, or by
+// plain SQL from any language:
+//
+//   - [github.com/annals-db/annals/ledger]: a double-entry ledger: accounts, transfers, holds, running balances.
+//
+// This package itself holds no code. Start with
+//
+//	go run ./examples/quickstart
+//
+// # Dependencies
+//
+// Few, each for a reason:
+//
+//   - github.com/jackc/pgx/v5: the driver that the API is built on.
+//   - github.com/shopspring/decimal: exact amounts; money is never a float.
+//   - github.com/google/uuid: identities of version 7.
+//   - github.com/HdrHistogram/hdrhistogram-go: latency percentiles (benchmarks only).
+//   - pgregory.net/rapid: property tests (tests only).
+//   - honnef.co/go/tools: staticcheck (a tool, linked into nothing).
+//
+// Their licences are MIT and BSD.
+package annals

@@ -1,0 +1,58 @@
+-- Errors, and the guard that keeps the books from being changed. Each kind of refusal has a SQLSTATE of its own; DETAIL is
+-- JSON with the identities and amounts that a program needs.
+
+create function ledger.refusal(p_code text, p_message text, p_detail jsonb default '{}', p_hint text default null) returns jsonb
+language sql immutable set search_path = pg_catalog, pg_temp
+return jsonb_build_object('code', p_code, 'message', p_message, 'detail', jsonb_strip_nulls(p_detail), 'hint', p_hint);
+comment on function ledger.refusal is 'A reason why something cannot be booked, as data: SQLSTATE, message, details, way out.';
+
+create function ledger.refuse(p_refusal jsonb) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception using
+    errcode = p_refusal->>'code', message = p_refusal->>'message', detail = (p_refusal->'detail')::text,
+    hint = coalesce(p_refusal->>'hint', '');
+end $$;
+comment on function ledger.refuse is 'Raises the error that a refusal describes.';
+
+create function ledger.guard_books() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  perform ledger.refuse(ledger.refusal('LG015',
+    format('the books are append-only: %s on %I.%I is refused', tg_op, tg_table_schema, tg_table_name),
+    jsonb_build_object('table', tg_table_name, 'operation', tg_op),
+    format('Book a reversal instead. The owner of the table would have to disable the trigger %I first, and ledger.verify reports that.', tg_name)));
+  return null;
+end $$;
+comment on function ledger.guard_books is 'Refuses UPDATE, DELETE and TRUNCATE on the books.';
+
+create trigger guard_books before update or delete or truncate on ledger.transfer for each statement execute function ledger.guard_books();
+create trigger guard_books before update or delete or truncate on ledger.journal for each statement execute function ledger.guard_books();
+create trigger guard_books before update or delete or truncate on ledger.posting for each statement execute function ledger.guard_books();
+create trigger guard_books before update or delete or truncate on ledger.reversal for each statement execute function ledger.guard_books();
+create trigger guard_books before update or delete or truncate on ledger.balancing for each statement execute function ledger.guard_books();
+create trigger guard_books before delete or truncate on ledger.account for each statement execute function ledger.guard_books();
+create trigger guard_books before delete or truncate on ledger.balance for each statement execute function ledger.guard_books();
+create trigger guard_books before delete or truncate on ledger.hold for each statement execute function ledger.guard_books();
+create trigger guard_books before delete or truncate on ledger.asset for each statement execute function ledger.guard_books();
+create trigger guard_books before delete or truncate on ledger.period for each statement execute function ledger.guard_books();
+
+-- These rows do change, but only through the functions of this schema. Those run with a pinned search_path, which a statement typed by
+-- hand does not: that is what tells the two apart. This runs twice in each transfer, so it is no more than that one comparison (as a
+-- WHEN condition, which PostgreSQL parses again for each statement, it would cost three times as much), and has no settings of its own.
+create function ledger.guard_update() returns trigger
+language plpgsql as $$
+begin
+  if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) 'pg_catalog, pg_temp' then
+    perform ledger.refuse(ledger.refusal('LG015', pg_catalog.format('the books are append-only: UPDATE on %I.%I is refused', tg_table_schema, tg_table_name),
+      pg_catalog.jsonb_build_object('table', tg_table_name, 'operation', 'UPDATE'),
+      'Use the functions of the schema ledger. The owner of the table would have to disable the trigger guard_update first, and ledger.verify reports that.'));
+  end if;
+  return null;
+end $$;
+comment on function ledger.guard_update is 'Refuses an UPDATE that does not come from a function of this schema.';
+create trigger guard_update before update on ledger.account for each statement execute function ledger.guard_update();
+create trigger guard_update before update on ledger.balance for each statement execute function ledger.guard_update();
+create trigger guard_update before update on ledger.hold for each statement execute function ledger.guard_update();
+create trigger guard_update before update on ledger.asset for each statement execute function ledger.guard_update();
+create trigger guard_update before update on ledger.period for each statement execute function ledger.guard_update();
