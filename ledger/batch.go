@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,38 +34,50 @@ func (l *Ledger) transfers(ctx context.Context, batch []TransferParams, partial 
 	if err != nil {
 		return nil, nil, err
 	}
-	var replayed []bool
-	var fromVersion, toVersion []int64
-	var fromBalance, toBalance []pgtype.Numeric
-	var createdAt []*time.Time
-	var refusals []*string
-	function := "ledger.transfers_at($1, $2, $3, $4, $5, $6, $7::text[]::jsonb[], $8)"
-	sql := []any{args.accounts, args.from, args.to, args.amount, args.id, args.eventAt, args.metadata, partial}
+	var r batchResult
 	if len(batch) == 2 && !partial {
-		function, sql = "ledger.pair_at($1, $2, $3, $4, $5, $6, $7::text[]::jsonb[])", sql[:7]
+		if err := l.batch(ctx, &r, "ledger.pair($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)", args.pair()...); err != nil {
+			return nil, nil, err
+		}
 	}
-	err = l.call(ctx, []any{&replayed, &fromVersion, &toVersion, &fromBalance, &toBalance, &createdAt, &refusals},
-		"select (r).replayed, (r).from_version, (r).to_version, (r).from_balance, (r).to_balance, (r).created_at, (r).refused::text[] from (select "+
-			function+" as r offset 0) q", sql...)
-	if err != nil {
-		return nil, nil, err
+	if r.replayed == nil {
+		err := l.batch(ctx, &r, "ledger.transfers_at($1, $2, $3, $4, $5, $6, $7::text[]::jsonb[], $8)",
+			args.accounts, args.from, args.to, args.amount, args.id, args.eventAt, args.metadata, partial)
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	posted, refused := make([]Posted, len(batch)), make([]error, len(batch))
 	for i := range batch {
-		if refusals[i] != nil {
-			var r refusal
-			if err := json.Unmarshal([]byte(*refusals[i]), &r); err != nil {
-				return nil, nil, fmt.Errorf("reading the refusal %q: %w", *refusals[i], err)
+		if r.refused[i] != nil {
+			var why refusal
+			if err := json.Unmarshal([]byte(*r.refused[i]), &why); err != nil {
+				return nil, nil, fmt.Errorf("reading the refusal %q: %w", *r.refused[i], err)
 			}
-			refused[i] = r.err(nil)
+			refused[i] = why.err(nil)
 			continue
 		}
 		posted[i] = Posted{
-			ID: TransferID(args.id[i].Bytes), Replayed: replayed[i], FromVersion: fromVersion[i], ToVersion: toVersion[i],
-			FromBalance: fromNumeric(fromBalance[i]), ToBalance: fromNumeric(toBalance[i]), CreatedAt: *createdAt[i],
+			ID: TransferID(args.id[i].Bytes), Replayed: r.replayed[i], FromVersion: r.fromVersion[i], ToVersion: r.toVersion[i],
+			FromBalance: fromNumeric(r.fromBalance[i]), ToBalance: fromNumeric(r.toBalance[i]), CreatedAt: *r.createdAt[i],
 		}
 	}
 	return posted, refused, nil
+}
+
+// batchResult is ledger.batch_result; all nil where it is null.
+type batchResult struct {
+	replayed               []bool
+	fromVersion, toVersion []int64
+	fromBalance, toBalance []pgtype.Numeric
+	createdAt              []*time.Time
+	refused                []*string
+}
+
+func (l *Ledger) batch(ctx context.Context, r *batchResult, function string, args ...any) error {
+	return l.call(ctx, []any{&r.replayed, &r.fromVersion, &r.toVersion, &r.fromBalance, &r.toBalance, &r.createdAt, &r.refused},
+		"select (r).replayed, (r).from_version, (r).to_version, (r).from_balance, (r).to_balance, (r).created_at, (r).refused::text[] from (select "+
+			function+" as r offset 0) q", args...)
 }
 
 // batchArgs are the arrays of a batch. Accounts travel once each, sorted as the database locks them; from and to are positions among
@@ -130,4 +143,25 @@ func at(i int, err error) error {
 		e.Index = i
 	}
 	return err
+}
+
+// pair are the arguments of ledger.pair: the four entries (1 and 2 of the first transfer, 3 and 4 of the second) in the order of their
+// accounts, then the two transfers.
+func (a *batchArgs) pair() []any {
+	position := []int32{a.from[0], a.to[0], a.from[1], a.to[1]}
+	order := []int32{1, 2, 3, 4}
+	slices.SortStableFunc(order, func(x, y int32) int { return cmp.Compare(position[x-1], position[y-1]) })
+	args := []any{order}
+	for i := range 2 {
+		var eventAt pgtype.Timestamptz
+		if a.eventAt != nil {
+			eventAt = a.eventAt[i]
+		}
+		var metadata *string
+		if a.metadata != nil {
+			metadata = a.metadata[i]
+		}
+		args = append(args, a.accounts[a.from[i]-1], a.accounts[a.to[i]-1], a.amount[i], a.id[i], eventAt, metadata)
+	}
+	return args
 }

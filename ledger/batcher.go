@@ -26,7 +26,8 @@ type BatcherOptions struct {
 
 // Batcher gathers the transfers of many goroutines into few calls. Each caller gets its own result or refusal, as if it had called
 // [Ledger.Transfer]; a refused transfer never fails its neighbours. It books in transactions of its own, so it is no use inside a
-// caller's transaction. Close it to stop.
+// caller's transaction, and its calls end with none of its callers' contexts: set statement_timeout on the pool where the server may
+// hang. Close it to stop.
 type Batcher struct {
 	ledger  *Ledger
 	options BatcherOptions

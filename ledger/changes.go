@@ -87,6 +87,8 @@ func readChanges(ctx context.Context, db DB, after Position, yield func(Change, 
 	if err != nil {
 		return err
 	}
+	// However this ends, in the caller's transaction it leaves no cursor behind, not even one that failed.
+	defer func() { _, _ = pgtx.Exec(ctx, db, "close "+cursor) }()
 	for {
 		page, err := fetchChanges(ctx, db, cursor)
 		if err != nil {
@@ -94,13 +96,11 @@ func readChanges(ctx context.Context, db DB, after Position, yield func(Change, 
 		}
 		for _, c := range page {
 			if !yield(c, nil) {
-				_, _ = pgtx.Exec(ctx, db, "close "+cursor) // at the latest it ends with the transaction
 				return errLeft
 			}
 		}
 		if len(page) < changesPage {
-			_, err := pgtx.Exec(ctx, db, "close "+cursor)
-			return err
+			return nil
 		}
 	}
 }

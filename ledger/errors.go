@@ -138,26 +138,17 @@ func (r refusal) err(cause error) *Error {
 	}
 }
 
-// keyTaken has the unique keys at which two sessions can meet although both looked before they inserted.
-var keyTaken = map[string]error{
-	"transfer_pkey": ErrIDReused, "journal_pkey": ErrIDReused, "hold_pkey": ErrIDReused, "hold_transfer_key": ErrIDReused, "account_code_key": ErrTaken,
-}
+// idKeys are the unique keys at which two calls of different kinds (a single transfer and a batch, say) can meet although both looked
+// before they inserted.
+var idKeys = map[string]bool{"transfer_pkey": true, "journal_pkey": true, "hold_pkey": true, "hold_transfer_key": true}
 
-func takenKey(err error) (kind error) {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == "23505" {
-		return keyTaken[pgErr.ConstraintName]
-	}
-	return nil
-}
-
-// retryTaken asks for a repetition when two calls of different kinds (a single transfer and a batch) used one id at the same moment and
-// met at its unique key: the repetition finds what the other one did.
+// retryTaken makes such a meeting the serialization failure that it is: the transaction repeated finds what the other one did.
 func retryTaken(err error) error {
-	if takenKey(err) == nil {
-		return err
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == "23505" && idKeys[pgErr.ConstraintName] {
+		return errors.Join(&pgconn.PgError{Code: "40001", Message: "another session used the id at the same moment: repeat the transaction"}, err)
 	}
-	return errors.Join(&pgconn.PgError{Code: "40001", Message: "used by another session at the same moment"}, err)
+	return err
 }
 
 // SQLSTATEs of values that PostgreSQL itself refuses: NUL characters, malformed JSON, numbers out of range.
@@ -178,8 +169,8 @@ func refused(err error) error {
 		}
 		return r.err(err)
 	}
-	if kind := takenKey(err); kind != nil {
-		return &Error{Kind: kind, Message: "another session used it at the same moment: " + pgErr.Detail, Hint: "Repeat the transaction, which then sees what the other one did.", Index: -1, cause: err}
+	if pgErr.Code == "23505" && pgErr.ConstraintName == "account_code_key" {
+		return &Error{Kind: ErrTaken, Message: "another session took the code at the same moment: " + pgErr.Detail, Hint: "Choose another.", Index: -1, cause: err}
 	}
 	if unusable[pgErr.Code] {
 		return &Error{Kind: ErrInvalid, Message: pgErr.Message, Hint: pgErr.Detail, Index: -1, cause: err}

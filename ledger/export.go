@@ -32,7 +32,7 @@ type ExportOptions struct {
 }
 
 // Export writes the books as text, oldest first: assets, accounts, opening balances if From is set, and every transfer and journal entry.
-// Only accounts, and the entries of one batch, are kept in memory.
+// Only assets and accounts are kept in memory.
 //
 // Dates are those of booking. For hledger an event time becomes the secondary date (--date2), and every posting asserts the running balance
 // that the books have for it, so "hledger check --strict" checks the books again. Beancount gets the event time as metadata, and a
@@ -114,7 +114,6 @@ type booking struct {
 
 type exportLeg struct {
 	account *exportAccount
-	version int64
 	amount  decimal.Decimal
 	balance decimal.Decimal // of the account after it
 }
@@ -209,15 +208,12 @@ func writeOpening(ctx context.Context, tx pgx.Tx, format exportFormat, accounts 
 }
 
 func writeBookings(ctx context.Context, tx pgx.Tx, format exportFormat, accounts map[AccountID]*exportAccount, o ExportOptions) error {
-	var moment []*booking // all that was booked at one time
+	var current *booking
 	write := func() error {
-		for _, b := range bookingOrder(moment) {
-			if err := format.booking(b); err != nil {
-				return err
-			}
+		if current == nil {
+			return nil
 		}
-		moment = nil
-		return nil
+		return format.booking(current)
 	}
 	err := eachRow(ctx, tx, func(row pgx.Rows) error {
 		var b booking
@@ -225,25 +221,22 @@ func writeBookings(ctx context.Context, tx pgx.Tx, format exportFormat, accounts
 		var account AccountID
 		var event pgtype.Timestamptz
 		var amount, balance pgtype.Numeric
-		if err := row.Scan(&b.createdAt, &event, &b.kind, &b.source, &account, &leg.version, &amount, &balance, &b.description, (*[]byte)(&b.metadata)); err != nil {
+		if err := row.Scan(&b.createdAt, &event, &b.kind, &b.source, &account, &amount, &balance, &b.description, (*[]byte)(&b.metadata)); err != nil {
 			return err
 		}
 		b.eventAt, leg.account, leg.amount, leg.balance = event.Time, accounts[account], fromNumeric(amount), fromNumeric(balance)
 		if leg.account == nil {
 			return openedMeanwhile(account)
 		}
-		if len(moment) > 0 && !moment[0].createdAt.Equal(b.createdAt) {
+		if current == nil || current.kind != b.kind || current.source != b.source {
 			if err := write(); err != nil {
 				return err
 			}
+			current = &b
 		}
-		if n := len(moment); n == 0 || moment[n-1].kind != b.kind || moment[n-1].source != b.source {
-			moment = append(moment, &b)
-		}
-		last := moment[len(moment)-1]
-		last.legs = append(last.legs, leg)
+		current.legs = append(current.legs, leg)
 		return nil
-	}, `select created_at, event_at, kind, source_id, account_id, version, amount, balance, coalesce(description, ''), metadata
+	}, `select created_at, event_at, kind, source_id, account_id, amount, balance, coalesce(description, ''), metadata
 		from ledger.general_journal($1, $2)`, since(o.From), until(o.To))
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +51,7 @@ func oddBooks(t *testing.T) *ledger.Ledger {
 		}
 		must[ledger.Posted](t)(books.Transfer(t.Context(), p))
 	}
-	// Booked from last id to first: the order of ids is not the order of booking.
+	// The order of ids is not the order of booking.
 	var batch []ledger.TransferParams
 	for i := range 40 {
 		id := ledger.TransferID{0: byte(200 - i), 6: 0x70, 8: 0x80, 15: 1}
@@ -287,5 +288,42 @@ func TestExportInTransaction(t *testing.T) {
 	}
 	if text := export(t, inside, ledger.ExportOptions{}); !strings.Contains(text, "    b  3.00 EUR = 3.00 EUR\n") {
 		t.Errorf("the export lacks what its transaction booked:\n%s", text)
+	}
+}
+
+// meddler runs something else in the middle of an export, when its first part is written.
+type meddler struct {
+	bytes.Buffer
+	meddle func()
+}
+
+func (m *meddler) Write(p []byte) (int, error) {
+	if m.meddle != nil {
+		meddle := m.meddle
+		m.meddle = nil
+		meddle()
+	}
+	return m.Buffer.Write(p)
+}
+
+// What is opened and booked while an export runs is not in it.
+func TestExportIsOneSnapshot(t *testing.T) {
+	books, pool := installed(t)
+	a := open(t, books, "a")
+	for i := range 60 { // the first part is written while accounts are read
+		pay(t, books, a, open(t, books, fmt.Sprint("account:", i)), "1")
+	}
+	late := &meddler{meddle: func() { pay(t, books, a, open(t, books, "late"), "1000") }}
+	ok(t, books.Export(t.Context(), late, ledger.ExportOptions{}))
+	if stands := replayHLedger(t, late.String())["a"]; !stands.Equal(dec("-60")) || strings.Contains(late.String(), "late") {
+		t.Errorf("the export has what was booked while it ran: a ends at %s", stands)
+	}
+
+	tx, err := pool.Begin(t.Context())
+	ok(t, err)
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	later := &meddler{meddle: func() { pay(t, books, a, open(t, books, "later"), "1000") }}
+	if err := ledger.New(tx).Export(t.Context(), later, ledger.ExportOptions{}); err == nil || !strings.Contains(err.Error(), "REPEATABLE READ") {
+		t.Errorf("an account was opened during an export under READ COMMITTED: %v", err)
 	}
 }

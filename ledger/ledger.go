@@ -55,10 +55,11 @@ func (l *Ledger) call(ctx context.Context, dest []any, sql string, args ...any) 
 			return err
 		}
 	}
+	once := func() error { return retryTaken(run()) }
 	if pgtx.InTx(l.db) {
-		return refused(run())
+		return refused(once())
 	}
-	return refused(pgtx.Retry(ctx, func() error { return retryTaken(run()) }))
+	return refused(pgtx.Retry(ctx, once))
 }
 
 // Retry calls fn until it succeeds, or fails for another reason than a serialization failure or a deadlock. It is for callers

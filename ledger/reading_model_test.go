@@ -32,7 +32,7 @@ func (e modelEntry) at(by ledger.Clock) time.Time {
 	return e.createdAt
 }
 
-// modelBooks are books with three assets' worth of accounts, kept twice.
+// modelBooks are books kept twice: in the database and as a list. Accounts with even and odd numbers are kept in different assets.
 type modelBooks struct {
 	t        *testing.T
 	books    *ledger.Ledger
@@ -136,7 +136,7 @@ func TestReadingAgainstModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		round++
 		m := newModelBooks(t, books, fmt.Sprint("r", round))
-		for range rapid.IntRange(0, 12).Draw(r, "bookings") {
+		for range rapid.IntRange(0, 8).Draw(r, "bookings") {
 			m.book(r)
 		}
 		for range 4 {
@@ -144,8 +144,10 @@ func TestReadingAgainstModel(t *testing.T) {
 			m.checkEntries(r)
 			m.checkStatement(r)
 		}
-		m.checkTrialBalance(r)
 		m.checkRollUp(r)
+		if round%5 == 0 { // it has the accounts of all rounds
+			m.checkTrialBalance(r)
+		}
 	})
 }
 

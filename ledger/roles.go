@@ -32,8 +32,8 @@ func CreateRoles(ctx context.Context, db DB) error {
 // its function (ledger.close_period, for example) by SQL. Functions that book are for trusted applications: a writer may move any
 // account's money within its limits.
 //
-// Grant is for the owner of the books. Call it again after an upgrade, which may have brought new functions; it takes nothing away.
-// A role that does not exist is [ErrInvalid].
+// Grant is for the owner of the books. Call it again after an upgrade, which may have brought new functions, and after restoring a dump
+// without privileges: what PostgreSQL lets everybody do (PUBLIC) is taken away. A role that does not exist is [ErrInvalid].
 func Grant(ctx context.Context, db DB, reader, writer string) error {
 	_, err := pgtx.Exec(ctx, db, "select ledger.grant_access($1, $2)", optional(reader), optional(writer))
 	return refused(err)

@@ -78,9 +78,11 @@ const (
 const (
 	// ProblemGuard: a trigger that refuses changes is missing, disabled or another one.
 	ProblemGuard ProblemKind = "guard"
-	// ProblemPrivilege: somebody who does not own the books may write a table without the functions of this package.
+	// ProblemPrivilege: somebody who does not own the books may write a table without the functions of this package, or everybody may
+	// execute those that book.
 	ProblemPrivilege ProblemKind = "privilege"
-	// ProblemFunction: a function runs with the rights of its owner and without a pinned search_path, or belongs to somebody else.
+	// ProblemFunction: a function runs with the rights of its owner and without a pinned search_path, belongs to somebody else, or is not
+	// the one that this version of the package installs.
 	ProblemFunction ProblemKind = "function"
 	// ProblemRowSecurity: row-level security is on, which hides rows, perhaps from Verify.
 	ProblemRowSecurity ProblemKind = "row_security"
@@ -109,7 +111,7 @@ type VerifyOptions struct {
 	// Accounts verifies these accounts alone, without sums, journal entries, holds, reversals and guards.
 	Accounts []AccountID
 	// PartEntries is how many entries one statement reads, or somewhat more: an account is not divided. Smaller parts hold back vacuum for
-	// a shorter time and read more in all. 0: a sixteenth of the books, at least a million.
+	// a shorter time and read more in all. 0: an eighth of the books, at least four million.
 	PartEntries int64
 	// Progress is called after each part with the number of entries that have been verified, and of all. nil: not.
 	Progress func(done, total int64)
@@ -129,15 +131,26 @@ const largestReport = 1000
 // [ErrAccountNotFound]: one of the accounts does not exist.
 func (l *Ledger) Verify(ctx context.Context, o VerifyOptions) iter.Seq2[Problem, error] {
 	return func(yield func(Problem, error) bool) {
-		since := toTime(o.Since)
-		if len(o.Accounts) == 0 {
-			if !l.report(ctx, yield, "verify_access()") || !l.report(ctx, yield, "verify_books($1)", since) {
-				return
+		// report yields what was found, and returns false when the loop shall end.
+		report := func(found []Problem, err error) bool {
+			if err != nil {
+				yield(Problem{}, err)
+				return false
 			}
+			for _, p := range found {
+				if !yield(p, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		since := toTime(o.Since)
+		if len(o.Accounts) == 0 && !(report(l.problems(ctx, "verify_access()")) && report(l.changedFunctions(ctx)) &&
+			report(l.problems(ctx, "verify_books($1)", since))) {
+			return
 		}
 		parts, err := l.verifyParts(ctx, o)
-		if err != nil {
-			yield(Problem{}, err)
+		if !report(nil, err) {
 			return
 		}
 		var done, total int64
@@ -145,7 +158,7 @@ func (l *Ledger) Verify(ctx context.Context, o VerifyOptions) iter.Seq2[Problem,
 			total += p.entries
 		}
 		for _, p := range parts {
-			if !l.report(ctx, yield, "verify_range($1, $2, $3)", p.first, p.last, since) {
+			if !report(l.problems(ctx, "verify_range($1, $2, $3)", p.first, p.last, since)) {
 				return
 			}
 			done += p.entries
@@ -156,24 +169,15 @@ func (l *Ledger) Verify(ctx context.Context, o VerifyOptions) iter.Seq2[Problem,
 	}
 }
 
-// report yields the problems that a function finds, and returns false when the loop shall end.
-func (l *Ledger) report(ctx context.Context, yield func(Problem, error) bool, function string, args ...any) bool {
+// problems returns what a function finds, as far as it is reported.
+func (l *Ledger) problems(ctx context.Context, function string, args ...any) ([]Problem, error) {
 	sql := fmt.Sprintf("select kind, account_id, coalesce(version, 0), source_id, message, coalesce(expected, ''), coalesce(found, '') from ledger.%s limit %d",
 		function, largestReport+1)
-	problems, err := list(ctx, l, scanProblem, sql, args...)
-	if err != nil {
-		yield(Problem{}, err)
-		return false
+	found, err := list(ctx, l, scanProblem, sql, args...)
+	if len(found) > largestReport {
+		found[largestReport] = Problem{Kind: ProblemMore, Message: fmt.Sprintf("there are more problems than these %d: ledger.verify lists all in SQL", largestReport)}
 	}
-	for i, p := range problems {
-		if i == largestReport {
-			p = Problem{Kind: ProblemMore, Message: fmt.Sprintf("there are more problems than these %d: ledger.verify lists all in SQL", largestReport)}
-		}
-		if !yield(p, nil) {
-			return false
-		}
-	}
-	return true
+	return found, err
 }
 
 func scanProblem(row pgx.CollectableRow) (p Problem, err error) {
@@ -196,7 +200,7 @@ func (l *Ledger) verifyParts(ctx context.Context, o VerifyOptions) ([]verifyPart
 		ids[i] = pgUUID(id)
 	}
 	return list(ctx, l, scanVerifyPart, `select a.no, a.no, coalesce(b.version, 0)
-		from unnest($1::uuid[]) id cross join ledger.account_no(id) a (no) left join ledger.balance b on b.no = a.no`, ids)
+		from unnest($1::uuid[]) id cross join ledger.account_no(id) a (no) left join ledger.balance b on b.no operator(pg_catalog.=) a.no`, ids)
 }
 
 func scanVerifyPart(row pgx.CollectableRow) (p verifyPart, err error) {

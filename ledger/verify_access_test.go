@@ -14,7 +14,7 @@ import (
 // Every table but the record of the installation has a guard, and Verify notices when it is gone.
 func TestVerifyFindsEachGuardThatIsOff(t *testing.T) {
 	t.Parallel()
-	b := newWholeBooks(t)
+	b := newFullBooks(t)
 	tables := column[string](t, b.pool, "select relname from pg_class where relnamespace = 'ledger'::regnamespace and relkind in ('r', 'p') and relname <> 'annals_step'")
 	if len(tables) < 10 {
 		t.Fatalf("tables: %q", tables)
@@ -42,7 +42,7 @@ func TestVerifyFindsEachGuardThatIsOff(t *testing.T) {
 
 func TestVerifyFindsWhatOpensTheBooks(t *testing.T) {
 	t.Parallel()
-	b := newWholeBooks(t)
+	b := newFullBooks(t)
 	role := pgserver.Role(t, pgserver.Shared(t), `some "one`)
 	for _, c := range []struct {
 		name, sql string
@@ -68,6 +68,9 @@ func TestVerifyFindsWhatOpensTheBooks(t *testing.T) {
 		{"a function without a pinned search_path", "alter function ledger.void_hold(uuid) reset search_path", ledger.ProblemFunction, []string{"ledger.void_hold(uuid) runs with the rights of its owner"}},
 		{"a function with another search_path", "alter function ledger.void_hold(uuid) set search_path = public, pg_catalog, pg_temp", ledger.ProblemFunction, []string{"ledger.void_hold(uuid) runs with"}},
 		{"a function that belongs to another", "alter function ledger.void_hold(uuid) owner to ROLE", ledger.ProblemFunction, []string{"ledger.void_hold(uuid) belongs to ROLE"}},
+		{"a function with another text", "create or replace function ledger.guard_update() returns trigger language plpgsql as 'begin return null; end'", ledger.ProblemFunction, []string{"function ledger.guard_update is not as it was installed"}},
+		{"a function under a name that is there", "create function ledger.transfer(text) returns int language plpgsql as 'begin return 1; end'", ledger.ProblemFunction, []string{"function ledger.transfer is not as it was installed"}},
+		{"a function for everybody", "grant execute on function ledger.void_hold, ledger.new_id, ledger.transfer to public", ledger.ProblemPrivilege, []string{"everybody may execute functions that book with the rights of the owner: transfer, void_hold;"}},
 		{"row-level security", "alter table ledger.posting enable row level security", ledger.ProblemRowSecurity, []string{"row-level security is on for ledger.posting"}},
 		{"a role without triggers", "alter role ROLE set session_replication_role = replica", ledger.ProblemReplicaRole, []string{"session_replication_role is replica for role ROLE:"}},
 		{"a database without triggers", "do $$ begin execute format('alter database %I set session_replication_role = replica', current_database()); end $$", ledger.ProblemReplicaRole,
@@ -101,6 +104,18 @@ func TestVerifyFindsASessionWithoutTriggers(t *testing.T) {
 	found := problems(t, ledger.New(tx).Verify(t.Context(), ledger.VerifyOptions{}))
 	if len(found) != 1 || found[0].Kind != ledger.ProblemReplicaRole || found[0].Found != "replica" {
 		t.Errorf("%+v", found)
+	}
+}
+
+// A program does not judge the functions of another version.
+func TestVerifyLeavesFunctionsOfAnotherVersionAlone(t *testing.T) {
+	t.Parallel()
+	books, pool := installed(t)
+	_, err := pool.Exec(t.Context(), `insert into ledger.annals_step (version, name, package) values (999, 'x', 'ledger');
+		create or replace function ledger.guard_update() returns trigger language plpgsql as 'begin return null; end'`)
+	ok(t, err)
+	for _, p := range problems(t, books.Verify(t.Context(), ledger.VerifyOptions{})) {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -17,21 +17,21 @@ import (
 	"github.com/annals-db/annals/ledger"
 )
 
-// wholeBooks has one of everything that can be booked.
-type wholeBooks struct {
+// fullBooks is a ledger in which everything has been booked that can be.
+type fullBooks struct {
 	*ledger.Ledger
 	pool    *pgxpool.Pool
 	account map[string]ledger.AccountID // by code
 	source  map[string]uuid.UUID        // transfers, journal entries and holds
 }
 
-func newWholeBooks(t testing.TB) *wholeBooks {
+func newFullBooks(t testing.TB) *fullBooks {
 	t.Helper()
 	books, pool := installed(t)
 	ctx := t.Context()
 	ok(t, books.CreateAsset(ctx, "USD", 2))
 	ok(t, books.ClosePeriod(ctx, time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)))
-	b := &wholeBooks{books, pool, map[string]ledger.AccountID{}, map[string]uuid.UUID{}}
+	b := &fullBooks{books, pool, map[string]ledger.AccountID{}, map[string]uuid.UUID{}}
 	for _, code := range []string{"a", "c", "d", "e", "f", "g"} {
 		b.account[code] = open(t, books, code)
 	}
@@ -98,7 +98,7 @@ func problems(t testing.TB, verification iter.Seq2[ledger.Problem, error]) (foun
 }
 
 // sketch is what tests compare of problems: kind, account's code, version, source's name.
-func (b *wholeBooks) sketch(found []ledger.Problem) (lines []string) {
+func (b *fullBooks) sketch(found []ledger.Problem) (lines []string) {
 	for _, p := range found {
 		line := string(p.Kind)
 		for code, id := range b.account {
@@ -122,7 +122,7 @@ func (b *wholeBooks) sketch(found []ledger.Problem) (lines []string) {
 
 // spoil executes SQL with the guards off in a transaction that is rolled back when the test ends, and returns the transaction. In the SQL
 // {a} is the number of an account and {t1} the id of a transfer, journal entry or hold.
-func (b *wholeBooks) spoil(t testing.TB, sql string) pgx.Tx {
+func (b *fullBooks) spoil(t testing.TB, sql string) pgx.Tx {
 	t.Helper()
 	tx, err := b.pool.Begin(t.Context())
 	ok(t, err)
@@ -140,7 +140,7 @@ func (b *wholeBooks) spoil(t testing.TB, sql string) pgx.Tx {
 
 func TestVerifyFindsNothingInWholeBooks(t *testing.T) {
 	t.Parallel()
-	b := newWholeBooks(t)
+	b := newFullBooks(t)
 	for _, since := range []time.Time{{}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)} {
 		for _, p := range problems(t, b.Verify(t.Context(), ledger.VerifyOptions{Since: since})) {
 			t.Errorf("since %s: %+v", since, p)
@@ -161,7 +161,7 @@ func TestVerifyFindsNothingInWholeBooks(t *testing.T) {
 // Each corruption is reported as what it is, and as nothing else.
 func TestVerifyFindsEachCorruption(t *testing.T) {
 	t.Parallel()
-	b := newWholeBooks(t)
+	b := newFullBooks(t)
 	// A transfer that is whole in itself, between accounts that have no other.
 	const insert = `insert into ledger.transfer (id, created_at, xid, from_version, to_version, from_no, to_no, amount, from_balance, to_balance)
 		values (gen_random_uuid(), clock_timestamp(), txid_current(), `
@@ -179,7 +179,9 @@ func TestVerifyFindsEachCorruption(t *testing.T) {
 		{"another running balance", "update ledger.transfer set to_balance = 11 where id = {t1}", []string{"running_balance b 1 t1", "running_balance b 2 t2"}},
 		{"another amount", "update ledger.transfer set amount = 11 where id = {t1}", []string{"running_balance a 1 t1", "running_balance b 1 t1"}},
 		{"an earlier time", "update ledger.transfer set created_at = created_at - interval '1 day' where id = {t7}", []string{"time_order a 8 t7", "time_order d 2 t7"}},
-		{"entries of nobody", "delete from ledger.account where no = {d}", []string{"unknown_account", "unknown_account 1 t6"}},
+		{"entries of nobody", "delete from ledger.account where no = {d}", []string{"unknown_account"}},
+		{"a transfer to nobody", "update ledger.transfer set to_no = 999 where id = {t7}", []string{"gap 8 t7", "running_balance 8 t7", "stored_balance a 7 t6", "stored_version a 7 t6", "unknown_account t7"}},
+		{"a leg on nobody", "update ledger.posting set account_no = 999 where journal_id = {j2} and account_no = {e}", []string{"journal_sum j2", "journal_sum j2", "stored_balance e", "stored_version e", "unknown_account 1 j2"}},
 		{"an entry after closing", "update ledger.account set closed_at = closed_at - interval '1 day' where no = {d}", []string{"after_closing d 2"}},
 
 		{"another stored balance", "update ledger.balance set balance = balance + 1 where no = {e}; update ledger.balance set balance = balance - 1 where no = {f}", []string{"stored_balance e 1 j2", "stored_balance f 1 j2"}},

@@ -34,14 +34,14 @@ its server starts one with [New]; programs use [Start]. [Pooler] puts a transact
 
 The server listens on a Unix socket in a private folder and nowhere else. It has PostgreSQL's default settings except
 those that [Start] names. Its locale is C, its encoding UTF8, its time zone UTC. With fsync off, the default, the data
-lie in memory where /dev/shm has room; with Settings{"fsync": "on"} or TMPDIR set they lie below the temporary folder,
-so a benchmark that waits for a disk really does.
+lie in memory if /dev/shm and the machine have 4 GB free; with Settings{"fsync": "on"} or TMPDIR set they lie below the
+temporary folder, so a benchmark that waits for a disk really does.
 
 Root may run it: PostgreSQL, which refuses root, then runs as the user postgres or else nobody.
 
 However the Go process ends, by SIGKILL too, its servers end with it and their data are removed. A small shell
 between the two sees to that; see guard.sh. If the machine goes down, the next start removes what is left.
 
-It works on Linux, macOS and the BSDs.
+It is for Unix systems.
 */
 package pgserver

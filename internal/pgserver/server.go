@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
-	"time"
 )
 
 // Options chooses a server. The zero value is right for tests and examples.
@@ -32,26 +28,11 @@ type Options struct {
 // Server is a running PostgreSQL. Its methods may be called from several goroutines at once.
 type Server struct {
 	version  int
-	external *external // somebody else's server; then the fields below are unused
-	own      *own
+	external *external // somebody else's server; nil for one of ours
+	own      *own      // what only a server of ours has; nil for another
 
 	mu      sync.Mutex
 	created map[string]bool // databases that CreateDatabase made
-}
-
-// own is what only a server of ours has.
-type own struct {
-	cache    cache
-	binaries binaries
-	settings map[string]string
-	folder   *folder
-	guard    *guard
-	primary  *Server // of a standby
-	slot     string  // a standby's replication slot on its primary
-
-	mu    sync.Mutex // one start, stop or kill at a time
-	pid   int        // of the postmaster; 0 when it doesn't run
-	ended bool       // by Stop
 }
 
 var (
@@ -223,139 +204,4 @@ func (s *Server) Restart(ctx context.Context) error {
 		return ErrNotOwned
 	}
 	return s.own.restart(ctx)
-}
-
-func (o *own) start(ctx context.Context) error {
-	// Nothing of an earlier run is alive, as the guard has told; a file that says otherwise is out of date.
-	pidFile := filepath.Join(o.folder.data(), "postmaster.pid")
-	if err := os.Remove(pidFile); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	answer, err := o.guard.ask(ctx, "start")
-	if err != nil {
-		return err
-	}
-	if o.pid, err = strconv.Atoi(answer); err != nil {
-		return fmt.Errorf("pgserver: the guard answered %q to start", answer)
-	}
-	patient, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
-	for !acceptsConnections(pidFile) {
-		status, err := o.guard.ask(patient, "status")
-		if err == nil {
-			err = pause(patient)
-		}
-		if err == nil && status == "ended" {
-			o.pid = 0
-			err = errors.New("it ended at once")
-		}
-		if err != nil {
-			return fmt.Errorf("pgserver: start PostgreSQL: %w; %s", err, o.folder.logEnd())
-		}
-	}
-	return nil
-}
-
-// startPatience is enough to recover from a crash with much to replay.
-const startPatience = 2 * time.Minute
-
-// acceptsConnections reads the line of postmaster.pid in which the postmaster tells how far it is.
-func acceptsConnections(pidFile string) bool {
-	const statusLine = 8
-	content, err := os.ReadFile(pidFile)
-	if err != nil {
-		return false
-	}
-	lines := strings.Split(string(content), "\n")
-	if len(lines) < statusLine {
-		return false
-	}
-	status := strings.TrimSpace(lines[statusLine-1])
-	return status == "ready" || status == "standby"
-}
-
-// pause waits a moment before something is looked at again.
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(5 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (o *own) stop() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
-		return nil
-	}
-	o.ended = true
-	return errors.Join(o.shutdown(context.Background()), o.leave(), o.guard.end())
-}
-
-// A fast shutdown waits for standbys that have not received everything. One that is stuck is not waited for.
-const shutdownPatience = 10 * time.Second
-
-// shutdown ends the postmaster in good order, and the hard way if it takes too long.
-func (o *own) shutdown(ctx context.Context) error {
-	if o.pid == 0 {
-		return nil
-	}
-	if err := syscall.Kill(o.pid, syscall.SIGINT); err != nil && err != syscall.ESRCH {
-		return err
-	}
-	err := o.awaitEnd(ctx)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		syscall.Kill(o.pid, syscall.SIGQUIT)
-		err = o.awaitEnd(ctx)
-	}
-	return err
-}
-
-func (o *own) awaitEnd(ctx context.Context) error {
-	patient, cancel := context.WithTimeout(ctx, shutdownPatience)
-	defer cancel()
-	if _, err := o.guard.ask(patient, "wait"); err != nil {
-		return fmt.Errorf("pgserver: stop PostgreSQL: %w", err)
-	}
-	o.pid = 0
-	return nil
-}
-
-func (o *own) kill(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
-		return ErrStopped
-	}
-	if o.pid == 0 {
-		return nil
-	}
-	// A stopped postmaster starts no more children. They would notice its death only when idle, and could commit
-	// after it.
-	if err := syscall.Kill(o.pid, syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("pgserver: kill PostgreSQL: %w", err)
-	}
-	children, listed := childrenOf(o.pid)
-	for _, pid := range append(children, o.pid) {
-		syscall.Kill(pid, syscall.SIGKILL) // or it has ended by itself
-	}
-	if _, err := o.guard.ask(ctx, "wait"); err != nil {
-		return errors.Join(listed, err)
-	}
-	o.pid = 0
-	return listed
-}
-
-func (o *own) restart(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
-		return ErrStopped
-	}
-	if err := o.shutdown(ctx); err != nil {
-		return err
-	}
-	return o.start(ctx)
 }

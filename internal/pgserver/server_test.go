@@ -252,6 +252,36 @@ func TestKillEndsBusyBackends(t *testing.T) {
 	}
 }
 
+func TestKillLeavesNoSharedMemory(t *testing.T) {
+	const list = "/proc/sysvipc/shm"
+	if !exists(list) {
+		t.Skip("only Linux lists shared memory there")
+	}
+	s := New(t, Options{})
+	memory := strings.Fields(s.own.pidFileLine(sharedMemoryLine))
+	listed := func() bool {
+		content, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(content)) {
+			if fields := strings.Fields(line); fields[1] == memory[1] {
+				return true
+			}
+		}
+		return false
+	}
+	if len(memory) != 2 || !listed() {
+		t.Fatalf("the running server has no shared memory %v", memory)
+	}
+	if err := s.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if listed() {
+		t.Errorf("shared memory %s is left", memory[1])
+	}
+}
+
 func TestRestartOfARunningServerIsClean(t *testing.T) {
 	s := New(t, Options{})
 	execute(t, connect(t, s.ConnString("postgres")), "CREATE UNLOGGED TABLE u AS SELECT 1 AS n")

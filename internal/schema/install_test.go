@@ -1,18 +1,11 @@
 package schema_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	osexec "os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -173,91 +166,6 @@ func TestSessionUnchanged(t *testing.T) {
 	}
 }
 
-func TestInstallConcurrently(t *testing.T) {
-	t.Parallel()
-	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
-		ctx, pool := t.Context(), pgserver.Pool(t)
-		exec(t, pool, fmt.Sprintf("alter database %s set default_transaction_isolation = '%s'", pool.Config().ConnConfig.Database, isolation))
-		for _, version := range []int{1, 3} {
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					defer conn.Close(ctx)
-					if err := schema.Install(ctx, conn, library(version)); err != nil {
-						t.Errorf("%s: %v", isolation, err)
-					}
-				})
-			}
-			all.Wait()
-			wantVersion(t, pool, library(3), version)
-		}
-	}
-}
-
-// TestInstallWithOldSnapshot: a caller's transaction that can't see what another
-// installer did must not do it again.
-func TestInstallWithOldSnapshot(t *testing.T) {
-	t.Parallel()
-	ctx, pool := t.Context(), pgserver.Pool(t)
-	for _, version := range []int{1, 3} {
-		tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-		must(t, err)
-		exec(t, tx, "select 1")
-		must(t, schema.Install(ctx, pool, library(version)))
-		if err := schema.Install(ctx, tx, library(version)); !hasCode(err, "40001") {
-			t.Errorf("version %d: %v, want serialization_failure", version, err)
-		}
-		must(t, tx.Rollback(ctx))
-	}
-}
-
-// TestUpgradeWhileWritersRun: an upgrade that can't have its lock makes way for
-// those queued behind it, and comes again.
-func TestUpgradeWhileWritersRun(t *testing.T) {
-	t.Parallel()
-	ctx, pool := t.Context(), pgserver.Pool(t)
-	must(t, schema.Install(ctx, pool, library(1)))
-	writer, err := pool.Begin(ctx)
-	must(t, err)
-	exec(t, writer, "insert into library.book values (1, 'emma')")
-
-	upgrade := make(chan error, 1)
-	go func() { upgrade <- schema.Install(ctx, pool, library(3)) }()
-	waitUntil(t, pool, "an upgrade waits", "select exists (select from pg_locks where not granted and relation = 'library.book'::regclass)")
-	exec(t, pool, "insert into library.book values (2, 'persuasion')") // queues behind the upgrade
-
-	tx, err := pool.Begin(ctx)
-	must(t, err)
-	waitUntil(t, pool, "the upgrade waits no more", "select not exists (select from pg_locks where locktype = 'advisory')")
-	if err := schema.Install(ctx, tx, library(3)); !hasCode(err, "55P03") {
-		t.Errorf("in a transaction: %v, want lock_not_available", err)
-	}
-	must(t, tx.Rollback(ctx))
-	must(t, writer.Commit(ctx))
-	must(t, <-upgrade)
-	if n := value[int](t, pool, "select count(*) from library.book where title in ('EMMA', 'PERSUASION')"); n != 2 {
-		t.Errorf("%d books were upgraded, want 2", n)
-	}
-}
-
-func waitUntil(t *testing.T, pool *pgxpool.Pool, what, sql string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for !value[bool](t, pool, sql) {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited in vain until %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
 func TestInstallAsOrdinaryRole(t *testing.T) {
 	t.Parallel()
 	ctx, connString := t.Context(), pgserver.Database(t)
@@ -317,65 +225,6 @@ func TestInstallUnderHostileSearchPath(t *testing.T) {
 	must(t, schema.Install(ctx, conn, library(3)))
 	wantVersion(t, conn, library(3), 3)
 	must(t, schema.Uninstall(ctx, conn, library(3)))
-}
-
-func TestSQL(t *testing.T) {
-	t.Parallel()
-	ctx, connString := t.Context(), pgserver.Database(t)
-	psql, err := osexec.LookPath("psql")
-	if err != nil {
-		t.Skip("psql is not installed; it is what this test applies the script with")
-	}
-	conn := connect(t, connString)
-	apply := func(p schema.Package) (string, error) {
-		script, err := schema.SQL(p)
-		must(t, err)
-		file := filepath.Join(t.TempDir(), "install.sql")
-		must(t, os.WriteFile(file, []byte(script), 0o600))
-		out, err := osexec.CommandContext(ctx, psql, "-X", "-v", "ON_ERROR_STOP=1", "-f", file, "-d", connString).CombinedOutput()
-		return string(out), err
-	}
-	for range 2 {
-		out, err := apply(library(1))
-		if err != nil || out != "DO\n" {
-			t.Fatalf("psql: %v, %s", err, out)
-		}
-		wantVersion(t, conn, library(1), 1)
-	}
-	must(t, schema.Install(ctx, conn, library(3)))
-	out, err := apply(library(2))
-	if err == nil || !strings.Contains(out, "library is installed as version 3, and this program knows only version 2") {
-		t.Errorf("older script: %v, %s", err, out)
-	}
-	must(t, schema.Uninstall(ctx, conn, library(3)))
-	if out, err := apply(withSteps(map[string]string{"001_a": "create table a ()", "002_b": "select 1/0"}, 2)); err == nil {
-		t.Errorf("failing script: %s", out)
-	}
-	wantVersion(t, conn, library(1), 0)
-}
-
-func TestStepsMustBeInOrder(t *testing.T) {
-	t.Parallel()
-	for want, names := range map[string][]string{
-		"has no steps":     {"sql/query.sql"},
-		"002_b":            {"sql/002_b.sql"},
-		"003_c":            {"sql/001_a.sql", "sql/003_c.sql"},
-		"001_b":            {"sql/001_a.sql", "sql/001_b.sql"},
-		"1_a.sql":          {"sql/1_a.sql"},
-		"contains $step_0": {"sql/001_quotes.sql"},
-	} {
-		files := fstest.MapFS{}
-		for _, name := range names {
-			files[name] = &fstest.MapFile{Data: []byte("select 1")}
-		}
-		if f := files["sql/001_quotes.sql"]; f != nil {
-			f.Data = []byte("select $step_001$x$step_001$")
-		}
-		_, err := schema.SQL(schema.Package{Name: "p", Schema: "p", Steps: files})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want an error about %q", names, err, want)
-		}
-	}
 }
 
 func TestInstallInEveryMode(t *testing.T) {

@@ -28,6 +28,7 @@ create table ledger.account (
   constraint account_limits_check check (min_balance <= max_balance));
 -- Roll-ups read all accounts below a code.
 create index account_code_prefix on ledger.account (code text_pattern_ops);
+comment on index ledger.account_code_prefix is 'Finds all accounts below a code.';
 comment on table ledger.account is 'Who holds and owes. Accounts are opened and closed, never deleted.';
 comment on column ledger.account.no is 'Number of the account inside the books.';
 comment on column ledger.account.id is 'Identity of the account; ledger.id_text shows it with its prefix.';
@@ -81,12 +82,17 @@ create table ledger.transfer (
   to_balance numeric not null,
   metadata jsonb);
 create index transfer_from on ledger.transfer (from_no, from_version);
+comment on index ledger.transfer_from is 'Entries of the paying account, in order.';
 create index transfer_to on ledger.transfer (to_no, to_version);
+comment on index ledger.transfer_to is 'Entries of the receiving account, in order.';
 -- Only transfers that carry an event time pay for finding them by it.
 create index transfer_from_event on ledger.transfer (from_no, event_at) where event_at is not null;
+comment on index ledger.transfer_from_event is 'Entries of the paying account that carry an event time.';
 create index transfer_to_event on ledger.transfer (to_no, event_at) where event_at is not null;
+comment on index ledger.transfer_to_event is 'Entries of the receiving account that carry an event time.';
 -- Rows lie on disk nearly in the order of their transactions: a few bytes for thousands of rows find the new ones.
 create index transfer_xid on ledger.transfer using brin (xid) with (pages_per_range = 16, autosummarize = on);
+comment on index ledger.transfer_xid is 'Finds what later transactions booked.';
 comment on table ledger.transfer is 'Transfers between two accounts, each with both of its entries. Rows are never changed.';
 comment on column ledger.transfer.id is 'Identity of the transfer, chosen by the caller so that a retry is safe.';
 comment on column ledger.transfer.created_at is 'When it was booked; taken while both accounts were locked, so it rises with the version.';
@@ -109,6 +115,7 @@ create table ledger.journal (
   description text,
   metadata jsonb);
 create index journal_xid on ledger.journal using brin (xid) with (pages_per_range = 16, autosummarize = on);
+comment on index ledger.journal_xid is 'Finds what later transactions booked.';
 comment on table ledger.journal is 'Journal entries of two or more postings that sum to zero in each asset. Rows are never changed.';
 comment on column ledger.journal.id is 'Identity of the journal entry, chosen by the caller so that a retry is safe.';
 comment on column ledger.journal.created_at is 'When it was booked.';
@@ -128,7 +135,9 @@ create table ledger.posting (
   event_at timestamptz,
   constraint posting_pkey primary key (journal_id, leg));
 create unique index posting_account on ledger.posting (account_no, version);
+comment on index ledger.posting_account is 'Legs on an account, in order.';
 create index posting_event on ledger.posting (account_no, event_at) where event_at is not null;
+comment on index ledger.posting_event is 'Legs on an account that carry an event time.';
 comment on table ledger.posting is 'The legs of journal entries. Rows are never changed.';
 comment on column ledger.posting.journal_id is 'The journal entry it belongs to.';
 comment on column ledger.posting.leg is 'Place in the journal entry, from 1, as the caller gave them.';
@@ -153,8 +162,11 @@ create table ledger.hold (
   transfer_id uuid constraint hold_transfer_key unique,
   settled_at timestamptz);
 create index hold_open_from on ledger.hold (from_no) where state = 'open';
+comment on index ledger.hold_open_from is 'Open holds that would take money out of an account.';
 create index hold_open_to on ledger.hold (to_no) where state = 'open';
+comment on index ledger.hold_open_to is 'Open holds that would bring money into an account.';
 create index hold_open_expiry on ledger.hold (expires_at) where state = 'open' and expires_at is not null;
+comment on index ledger.hold_open_expiry is 'Open holds that expire, the next first.';
 comment on table ledger.hold is 'Two-phase transfers: money set aside, later posted in full or in part, voided, or expired.';
 comment on column ledger.hold.id is 'Identity of the hold, chosen by the caller so that a retry is safe.';
 comment on column ledger.hold.from_no is 'Number of the account that would pay.';

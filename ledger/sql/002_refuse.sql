@@ -9,6 +9,9 @@ comment on function ledger.refusal is 'A reason why something cannot be booked, 
 create function ledger.refuse(p_refusal jsonb) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
+  if p_refusal is null then
+    raise exception 'something was refused without a reason' using errcode = 'XX000';
+  end if;
   raise exception using
     errcode = p_refusal->>'code', message = p_refusal->>'message', detail = (p_refusal->'detail')::text,
     hint = coalesce(p_refusal->>'hint', '');
@@ -27,15 +30,25 @@ end $$;
 comment on function ledger.guard_books is 'Refuses UPDATE, DELETE and TRUNCATE on the books.';
 
 create trigger guard_books before update or delete or truncate on ledger.transfer for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.transfer is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before update or delete or truncate on ledger.journal for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.journal is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before update or delete or truncate on ledger.posting for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.posting is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before update or delete or truncate on ledger.reversal for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.reversal is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before update or delete or truncate on ledger.balancing for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.balancing is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before delete or truncate on ledger.account for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.account is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before delete or truncate on ledger.balance for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.balance is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before delete or truncate on ledger.hold for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.hold is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before delete or truncate on ledger.asset for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.asset is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 create trigger guard_books before delete or truncate on ledger.period for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.period is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
 
 -- These rows do change, but only through the functions of this schema. Those run with a pinned search_path, which a statement typed by
 -- hand does not: that is what tells the two apart. This runs twice in each transfer, so it is no more than that one comparison (as a
@@ -52,7 +65,12 @@ begin
 end $$;
 comment on function ledger.guard_update is 'Refuses an UPDATE that does not come from a function of this schema.';
 create trigger guard_update before update on ledger.account for each statement execute function ledger.guard_update();
+comment on trigger guard_update on ledger.account is 'Lets only the functions of this schema change rows; ledger.verify reports when it is off.';
 create trigger guard_update before update on ledger.balance for each statement execute function ledger.guard_update();
+comment on trigger guard_update on ledger.balance is 'Lets only the functions of this schema change rows; ledger.verify reports when it is off.';
 create trigger guard_update before update on ledger.hold for each statement execute function ledger.guard_update();
+comment on trigger guard_update on ledger.hold is 'Lets only the functions of this schema change rows; ledger.verify reports when it is off.';
 create trigger guard_update before update on ledger.asset for each statement execute function ledger.guard_update();
+comment on trigger guard_update on ledger.asset is 'Lets only the functions of this schema change rows; ledger.verify reports when it is off.';
 create trigger guard_update before update on ledger.period for each statement execute function ledger.guard_update();
+comment on trigger guard_update on ledger.period is 'Lets only the functions of this schema change rows; ledger.verify reports when it is off.';

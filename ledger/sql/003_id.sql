@@ -23,7 +23,7 @@ declare
   bits bit varying;
 begin
   if digits is null then
-    if p_text !~ '^[{]?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}[}]?$' then
+    if p_text !~ '^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$' then
       perform ledger.refuse(ledger.refusal('LG016', format('%L is not the id of a %s', p_text, p_kind),
         jsonb_build_object('id', p_text), format('Ids look like %s or are plain UUIDs.', ledger.id_text(p_kind, '00000000-0000-7000-8000-000000000000'))));
     end if;

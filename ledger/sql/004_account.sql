@@ -2,7 +2,7 @@
 -- first, as transfers do, so that no transfer sees half a change.
 
 create function ledger.create_asset(p_code text, p_decimals int) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   known int;
 begin
@@ -23,13 +23,13 @@ end $$;
 comment on function ledger.create_asset is 'Registers an asset with its fixed number of decimals; again with the same decimals is a no-op.';
 
 create function ledger.account_label(p_id uuid) returns text
-language sql stable set search_path = pg_catalog, pg_temp
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 return coalesce((select format('%s (%s)', coalesce(code, name), ledger.id_text('acct', id)) from ledger.account where id = p_id),
                 ledger.id_text('acct', p_id));
 comment on function ledger.account_label is 'How messages name an account.';
 
 create function ledger.unknown_account(p_id uuid) returns jsonb
-language sql stable set search_path = pg_catalog, pg_temp
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 return ledger.refusal('LG001', format('account %s does not exist', coalesce(ledger.id_text('acct', p_id), 'null')),
   jsonb_build_object('account', p_id), 'Open it with ledger.open_account first.');
 comment on function ledger.unknown_account is 'The refusal for an account that nobody opened.';
@@ -63,13 +63,15 @@ return case
     then ledger.refusal('LG016', format('account name %L is blank or has control characters', p_name), jsonb_build_object('account', p_id), 'Give the account a name that people can read.')
   when p_code !~ '^[^:[:space:][:cntrl:]]([^:[:cntrl:]]*[^:[:space:][:cntrl:]])?(:[^:[:space:][:cntrl:]]([^:[:cntrl:]]*[^:[:space:][:cntrl:]])?)*$'
     then ledger.refusal('LG016', format('account code %L is not a hierarchy of names', p_code), jsonb_build_object('account', p_id, 'code', p_code), 'Separate the levels by single colons, as in assets:cash:eur.')
+  when octet_length(p_code) > 1000
+    then ledger.refusal('LG016', format('account code %L… has more than 1000 bytes', left(p_code, 40)), jsonb_build_object('account', p_id), 'Keep long texts in the name or the metadata.')
   when p_normal_side is null or p_normal_side not in ('debit', 'credit')
     then ledger.refusal('LG016', format('normal side %L is neither debit nor credit', p_normal_side), jsonb_build_object('account', p_id), 'Assets and expenses are debit; liabilities, equity and income are credit.')
 end;
 comment on function ledger.account_refusal is 'Why an account cannot be described so; null when it can.';
 
 create function ledger.code_taken(p_id uuid, p_code text) returns jsonb
-language sql stable set search_path = pg_catalog, pg_temp
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 return ledger.refusal('LG021', format('account code %L belongs to another account', p_code), jsonb_build_object('account', p_id, 'code', p_code),
   'Codes are unique: choose another, or change the other account''s first.');
 comment on function ledger.code_taken is 'The refusal for a code in use.';
@@ -78,7 +80,7 @@ create function ledger.open_account(
   p_name text, p_asset text, p_code text default null, p_normal_side text default 'debit',
   p_min_balance numeric default null, p_max_balance numeric default null,
   p_metadata jsonb default null, p_id uuid default ledger.new_id()) returns uuid
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   a ledger.asset;
   same boolean;
@@ -120,7 +122,7 @@ end $$;
 comment on function ledger.open_account is 'Opens an account and returns its id; again with the same id and content is a no-op.';
 
 create function ledger.lock_account(p_id uuid) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
   perform 1 from ledger.balance where id = p_id for update;
   if not found then
@@ -130,7 +132,7 @@ end $$;
 comment on function ledger.lock_account is 'Locks one account until the end of the transaction.';
 
 create function ledger.update_account(p_id uuid, p_name text, p_code text, p_metadata jsonb) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   bad jsonb := ledger.account_refusal(p_id, p_name, p_code, 'debit', p_metadata);
 begin
@@ -145,7 +147,7 @@ end $$;
 comment on function ledger.update_account is 'Sets name, code and metadata of an account; what it holds is untouched.';
 
 create function ledger.set_limits(p_id uuid, p_min_balance numeric, p_max_balance numeric) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   bad jsonb;
 begin
@@ -162,7 +164,7 @@ end $$;
 comment on function ledger.set_limits is 'Sets the minimum and maximum balance. An account beyond a new limit stays there and may only move back.';
 
 create function ledger.close_account(p_id uuid) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   b ledger.balance;
 begin
@@ -182,7 +184,7 @@ end $$;
 comment on function ledger.close_account is 'Closes an account: it keeps its entries and refuses new ones. Closing it again is a no-op.';
 
 create function ledger.reopen_account(p_id uuid) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
   perform ledger.lock_account(p_id);
   update ledger.account set closed_at = null where id = p_id;

@@ -7,31 +7,38 @@
 create type ledger.posted as (
   id uuid, replayed boolean, from_version bigint, to_version bigint, from_balance numeric, to_balance numeric, created_at timestamptz);
 comment on type ledger.posted is 'What a transfer did: both running balances and versions; replayed when it had been booked before.';
+comment on column ledger.posted.id is 'The transfer.';
+comment on column ledger.posted.replayed is 'It had been booked before, and this is its first result.';
+comment on column ledger.posted.from_version is 'Version of the payer''s entry.';
+comment on column ledger.posted.to_version is 'Version of the receiver''s entry.';
+comment on column ledger.posted.from_balance is 'Balance of the payer after it.';
+comment on column ledger.posted.to_balance is 'Balance of the receiver after it.';
+comment on column ledger.posted.created_at is 'When it was booked.';
 
 create function ledger.period_open(p_event_at timestamptz) returns boolean
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   closed timestamptz;
 begin
   if current_setting('transaction_isolation') = 'read committed' then
-    select closed_before into closed from ledger.period;
+    select closed_before into closed from ledger.period where only_row;
   else
     -- An old snapshot would not see a period that was closed since; the row lock turns that into a serialization failure.
-    select closed_before into closed from ledger.period for share;
+    select closed_before into closed from ledger.period where only_row for share;
   end if;
   return p_event_at >= closed;
 end $$;
 comment on function ledger.period_open is 'May something be posted with this event time?';
 
 create function ledger.closed_refusal(p_account uuid) returns jsonb
-language sql stable set search_path = pg_catalog, pg_temp
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 return (select ledger.refusal('LG004', format('account %s is closed', ledger.account_label(p_account)), jsonb_build_object('account', p_account),
     'Reopen it with ledger.reopen_account.')
   from ledger.account where id = p_account and closed_at is not null);
 comment on function ledger.closed_refusal is 'The refusal for a closed account; null when it is open.';
 
 create function ledger.bound_refusal(p_account uuid, p_change numeric, p_before numeric) returns jsonb
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   a ledger.account; b ledger.balance; before numeric;
 begin
@@ -52,14 +59,14 @@ end $$;
 comment on function ledger.bound_refusal is 'The refusal for a change that would pass a limit, given the balance before it (null: that of now); null when it would not.';
 
 create function ledger.period_refusal(p_event_at timestamptz) returns jsonb
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   closed timestamptz;
 begin
   if p_event_at is null or ledger.period_open(p_event_at) then
     return null;
   end if;
-  select closed_before into closed from ledger.period;
+  select closed_before into closed from ledger.period where only_row;
   return ledger.refusal('LG008', format('the books are closed before %s: nothing can be posted at %s', closed, p_event_at),
     jsonb_build_object('closed_before', closed, 'event_at', p_event_at), 'Post it with a later event time, or reopen the period with ledger.reopen_period.');
 end $$;
@@ -67,7 +74,7 @@ comment on function ledger.period_refusal is 'The refusal for an event time in a
 
 create function ledger.transfer_refusal(
   p_from uuid, p_to uuid, p_amount numeric, p_event_at timestamptz, p_from_balance numeric, p_to_balance numeric) returns jsonb
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   f_asset ledger.asset; t_asset ledger.asset; bad jsonb;
 begin
@@ -93,7 +100,7 @@ end $$;
 comment on function ledger.transfer_refusal is 'Why a transfer is not possible, given the balances before it (null: those of now); null when it is possible.';
 
 create function ledger.id_reused(p_kind text, p_id uuid) returns jsonb
-language sql stable set search_path = pg_catalog, pg_temp
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 return ledger.refusal('LG005', format('id %s was already used for something else', ledger.id_text(p_kind, p_id)), jsonb_build_object('id', p_id),
   'An id belongs to one request: use a new one.');
 comment on function ledger.id_reused is 'The refusal for an id that came before with other content.';
@@ -110,12 +117,9 @@ begin
   end if;
   same := (select id from ledger.balance where no = t.from_no) = p_from and (select id from ledger.balance where no = t.to_no) = p_to
           and t.amount = p_amount and t.event_at is not distinct from p_event_at and t.metadata is not distinct from p_metadata;
-  if same is not true then
-    perform ledger.refuse(ledger.id_reused('xfer', p_id));
-  end if;
-  return (p_id, true, t.from_version, t.to_version, t.from_balance, t.to_balance, t.created_at)::ledger.posted;
+  return (p_id, same is true, t.from_version, t.to_version, t.from_balance, t.to_balance, t.created_at)::ledger.posted;
 end $$;
-comment on function ledger.transfer_again is 'The first result of a transfer that comes again; null when it did not come before.';
+comment on function ledger.transfer_again is 'The first result of a transfer that comes again: replayed if its content is the same. Null when the id did not come before.';
 
 create function ledger.transfer(
   p_from uuid, p_to uuid, p_amount numeric, p_id uuid default ledger.new_id(),
@@ -152,9 +156,9 @@ begin
       end if;
     end if;
     if f_asset = t_asset and scale(amount) <= places and (p_event_at is null or ledger.period_open(p_event_at)) then
-      if not (f_ok and t_ok) then
-        f_ok := f_ok or ledger.release_expired(f_no) > 0 and (select b.balance >= b.lowest from ledger.balance b where b.no = f_no);
-        t_ok := t_ok or ledger.release_expired(t_no) > 0 and (select b.balance <= b.highest from ledger.balance b where b.no = t_no);
+      if not (f_ok and t_ok) and ledger.release_expired(f_no) + ledger.release_expired(t_no) > 0 then
+        select b.balance >= b.lowest into f_ok from ledger.balance b where b.no = f_no;
+        select b.balance <= b.highest into t_ok from ledger.balance b where b.no = t_no;
       end if;
       if f_ok and t_ok then
         booked := clock_timestamp();
@@ -164,8 +168,10 @@ begin
       end if;
     end if;
     again := ledger.transfer_again(p_id, p_from, p_to, amount, p_event_at, p_metadata);
-    if again.id is not null then
+    if again.replayed then
       return again;
+    elsif again.id is not null then
+      perform ledger.refuse(ledger.id_reused('xfer', p_id));
     end if;
   end if;
   if p_id is null then
@@ -190,7 +196,7 @@ end $$;
 comment on function ledger.lock_accounts is 'Locks accounts in the order that all functions here use, until the end of the transaction, and returns what they hold.';
 
 create function ledger.version_refusal(p_account uuid, p_expected bigint) returns jsonb
-language sql stable set search_path = pg_catalog, pg_temp
+language sql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 return (select ledger.refusal('LG009', format('account %s is at version %s, not %s', ledger.account_label(p_account), version, p_expected),
     jsonb_build_object('account', p_account, 'version', version, 'expected', p_expected),
     'Somebody booked on it meanwhile: read it again and decide again.')
@@ -228,18 +234,18 @@ begin
   select * into t from ledger.transfer where id = p_id;
   if found then
     select up_to into asked from ledger.balancing where transfer_id = p_id;
-    if asked is distinct from p_up_to then
+    done := ledger.transfer_again(p_id, p_from, p_to, t.amount, p_event_at, p_metadata);
+    if asked is distinct from p_up_to or not done.replayed then
       perform ledger.refuse(ledger.id_reused('xfer', p_id));
     end if;
-    return ledger.transfer_again(p_id, p_from, p_to, t.amount, p_event_at, p_metadata);
+    return done;
   end if;
-  select * into f from ledger.balance where id = p_from;
-  perform ledger.release_expired(f.no);
+  perform ledger.release_expired(no) from ledger.balance where id in (p_from, p_to);
   select * into f from ledger.balance where id = p_from;
   select * into r from ledger.balance where id = p_to;
   possible := least(p_up_to, f.balance - f.lowest, r.highest - r.balance);
-  if not possible > 0 then
-    possible := p_up_to;   -- nothing is available: the refusal says why
+  if (possible > 0 and p_up_to < 1e60 and min_scale(p_up_to) <= f.decimals) is not true then
+    possible := p_up_to;   -- nothing is available, or this is no amount: the refusal says why
   end if;
   done := ledger.transfer(p_from, p_to, possible, p_id, p_event_at, p_metadata);
   insert into ledger.balancing (transfer_id, up_to) values (p_id, p_up_to);
@@ -248,7 +254,7 @@ end $$;
 comment on function ledger.transfer_available is 'A balancing transfer: moves as much as both limits allow, at most p_up_to; refused when that is nothing.';
 
 create function ledger.assert_balance(p_account uuid, p_expected numeric) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   stands numeric;
 begin

@@ -3,6 +3,12 @@
 
 create type ledger.held as (id uuid, replayed boolean, state text, amount numeric, created_at timestamptz, expires_at timestamptz);
 comment on type ledger.held is 'A hold after a call: replayed when the call changed nothing.';
+comment on column ledger.held.id is 'The hold.';
+comment on column ledger.held.replayed is 'The call found it so and changed nothing.';
+comment on column ledger.held.state is 'open, posted, voided or expired.';
+comment on column ledger.held.amount is 'Amount set aside.';
+comment on column ledger.held.created_at is 'When it was set aside.';
+comment on column ledger.held.expires_at is 'From then on it can no longer be posted; null: never.';
 
 -- Negative amounts give back.
 create function ledger.reserve(p_from uuid, p_to uuid, p_amount numeric) returns boolean
@@ -78,6 +84,9 @@ begin
   if same is not true then
     perform ledger.refuse(ledger.id_reused('hold', p_id));
   end if;
+  if h.state = 'open' and h.expires_at <= clock_timestamp() then
+    h.state := 'expired';
+  end if;
   return (h.id, true, h.state, h.amount, h.created_at, h.expires_at)::ledger.held;
 end $$;
 comment on function ledger.hold_again is 'The hold that a repeated request made; null when there is none.';
@@ -111,7 +120,7 @@ begin
   if bad is not null then
     perform ledger.refuse(bad);
   end if;
-  perform ledger.reserve(p_from, p_to, p_amount);
+  perform ledger.reserve(p_from, p_to, round(p_amount, f.decimals));
   booked := clock_timestamp();
   insert into ledger.hold (id, from_no, to_no, amount, created_at, expires_at, event_at, metadata)
     values (p_id, f.no, t.no, round(p_amount, f.decimals), booked, p_expires_at, p_event_at, p_metadata);
@@ -183,7 +192,8 @@ begin
     return (h.id, true, h.state, h.amount, h.created_at, h.expires_at)::ledger.held;
   end if;
   perform ledger.reserve((select id from ledger.balance where no = h.from_no), (select id from ledger.balance where no = h.to_no), - h.amount);
-  update ledger.hold set state = 'voided', settled_at = clock_timestamp() where id = p_id;
-  return (h.id, false, 'voided', h.amount, h.created_at, h.expires_at)::ledger.held;
+  update ledger.hold set settled_at = clock_timestamp(), state = case when expires_at <= clock_timestamp() then 'expired' else 'voided' end
+    where id = p_id returning state into h.state;
+  return (h.id, h.state = 'expired', h.state, h.amount, h.created_at, h.expires_at)::ledger.held;
 end $$;
 comment on function ledger.void_hold is 'Gives a hold back unposted. Voiding one that is voided or expired is a no-op.';

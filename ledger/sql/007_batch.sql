@@ -7,6 +7,13 @@
 create type ledger.batch_result as (
   replayed boolean[], from_version bigint[], to_version bigint[], from_balance numeric[], to_balance numeric[], created_at timestamptz[], refused jsonb[]);
 comment on type ledger.batch_result is 'What a batch did, in input order; refused is null, or has the reason where a transfer was not booked.';
+comment on column ledger.batch_result.replayed is 'It had been booked before, and this is its first result.';
+comment on column ledger.batch_result.from_version is 'Version of the payer''s entry.';
+comment on column ledger.batch_result.to_version is 'Version of the receiver''s entry.';
+comment on column ledger.batch_result.from_balance is 'Balance of the payer after it.';
+comment on column ledger.batch_result.to_balance is 'Balance of the receiver after it.';
+comment on column ledger.batch_result.created_at is 'When it was booked.';
+comment on column ledger.batch_result.refused is 'Why it was not booked; null when it was.';
 
 create function ledger.transfers_at(
   p_accounts uuid[], p_from int[], p_to int[], p_amount numeric[], p_id uuid[],
@@ -21,8 +28,11 @@ declare
   times timestamptz[]; replayed boolean[]; refused jsonb[]; skip boolean[];
   some_known boolean; bad jsonb; again ledger.posted; wanted int := n; got int;
 begin
-  if n is null or cardinality(p_from) is distinct from n or cardinality(p_to) is distinct from n or cardinality(p_amount) is distinct from n then
+  if n is null or cardinality(p_from) is distinct from n or cardinality(p_to) is distinct from n or cardinality(p_amount) is distinct from n
+     or cardinality(p_event_at) <> n or cardinality(p_metadata) <> n then
     perform ledger.refuse(ledger.refusal('LG016', 'the arrays of a batch must be of one length', '{}', 'Give each transfer an id, two accounts and an amount.'));
+  elsif array_position(p_id, null) is not null then
+    perform ledger.refuse(ledger.refusal('LG016', 'each transfer of a batch needs an id', '{}', 'Leave the ids out to get new ones.'));
   end if;
   select array_agg(q.id), array_agg(q.ctid), array_agg(q.no), array_agg(q.asset_no), array_agg(q.decimals), array_agg(q.balance), array_agg(q.version), array_agg(q.lowest), array_agg(q.highest)
     into known, row_at, no, asset, places, stands, versions, lowest, highest
@@ -50,7 +60,7 @@ begin
     f := p_from[i]; t := p_to[i]; a := trim_scale(p_amount[i]);
     if some_known then
       again := ledger.transfer_again(p_id[i], p_accounts[f], p_accounts[t], a, p_event_at[i], p_metadata[i]);
-      if again.id is not null then
+      if again.replayed then
         replayed[i] := true; skip[i] := true; wanted := wanted - 1; times[i] := again.created_at;
         f_balances[i] := again.from_balance; t_balances[i] := again.to_balance;
         f_versions[i] := again.from_version; t_versions[i] := again.to_version;
@@ -59,21 +69,22 @@ begin
     end if;
     for attempt in 1..2 loop
       f_after := stands[f] - a; t_after := stands[t] + a;
-      if f_after >= lowest[f] and t_after <= highest[t] and asset[f] = asset[t] and f <> t and a > 0 and a < 1e60 and scale(a) <= places[f]
+      if again.id is null and f_after >= lowest[f] and t_after <= highest[t] and asset[f] = asset[t] and f <> t and a > 0 and a < 1e60 and scale(a) <= places[f]
          and (p_event_at[i] is null or ledger.period_open(p_event_at[i])) then
         stands[f] := f_after; f_balances[i] := f_after; versions[f] := versions[f] + 1; f_versions[i] := versions[f];
         stands[t] := t_after; t_balances[i] := t_after; versions[t] := versions[t] + 1; t_versions[i] := versions[t];
         times[i] := clock_timestamp();   -- each its own, so that time orders the transfers of a batch, too
         exit;
       end if;
-      bad := ledger.transfer_refusal(p_accounts[f], p_accounts[t], p_amount[i], p_event_at[i], stands[f], stands[t]);
+      bad := case when again.id is not null then ledger.id_reused('xfer', p_id[i])
+                  else ledger.transfer_refusal(p_accounts[f], p_accounts[t], p_amount[i], p_event_at[i], stands[f], stands[t]) end;
       if attempt = 1 and bad->>'code' = 'LG003' and ledger.release_expired(no[f]) + ledger.release_expired(no[t]) > 0 then
         select array_agg(b.ctid order by i.at), array_agg(b.lowest order by i.at), array_agg(b.highest order by i.at) into row_at, lowest, highest
           from unnest(p_accounts) with ordinality i(id, at) left join ledger.balance b on b.id = i.id;
         continue;
       end if;
       bad := jsonb_set(bad, '{detail,position}', to_jsonb(i));
-      if not p_partial then
+      if p_partial is not true then
         perform ledger.refuse(jsonb_set(bad, '{message}', to_jsonb(format('transfer %s of %s: %s', i, n, bad->>'message'))));
       end if;
       refused[i] := bad; skip[i] := true; wanted := wanted - 1;

@@ -3,6 +3,11 @@
 
 create type ledger.journal_posted as (id uuid, replayed boolean, versions bigint[], balances numeric[], created_at timestamptz);
 comment on type ledger.journal_posted is 'What a journal entry did: version and running balance of each leg, in input order.';
+comment on column ledger.journal_posted.id is 'The journal entry.';
+comment on column ledger.journal_posted.replayed is 'It had been booked before, and this is its first result.';
+comment on column ledger.journal_posted.versions is 'Versions of the legs, in input order.';
+comment on column ledger.journal_posted.balances is 'Balances after the legs, in input order.';
+comment on column ledger.journal_posted.created_at is 'When it was booked.';
 
 create function ledger.journal_again(
   p_id uuid, p_accounts uuid[], p_amounts numeric[], p_description text, p_event_at timestamptz, p_metadata jsonb) returns ledger.journal_posted

@@ -1,5 +1,8 @@
 -- Reading the books entry by entry. Everything here runs as the caller. An entry is addressed by its account and version, which an
 -- index finds; created_at rises with the version, so a moment is found by bisecting versions and needs no index of its own.
+--
+-- Functions that must not fall back to sequential scans or sorts, with plans made while the books were small, switch those off. Where the
+-- planner has no other way it then takes a plan of an absurd cost, for which JIT would compile for longer than it runs: so that is off, too.
 
 -- Each arm reads one table alone, journals through sub-selects in the select list: that is what lets the planner read the last entries
 -- of an account as a merge of three index scans, whatever the size of the tables.
@@ -34,7 +37,7 @@ comment on column ledger.entry.metadata is 'What the application keeps with the 
 comment on column ledger.entry.description is 'What a journal entry is for, in words.';
 
 create function ledger.account_no(p_account uuid) returns integer
-language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
   found_no integer := (select no from ledger.account where id = p_account);
 begin
@@ -46,7 +49,7 @@ end $$;
 comment on function ledger.account_no is 'Number of an account inside the books; refuses an unknown one.';
 
 create function ledger.version_at(p_no integer, p_at timestamptz) returns bigint
-language plpgsql stable strict set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable strict set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
   low bigint := 0;
   high bigint := (select version from ledger.balance where no = p_no);
@@ -66,7 +69,7 @@ end $$;
 comment on function ledger.version_at is 'Version of the account''s last entry booked at this time or before, 0 if there is none; takes log2(entries) index probes.';
 
 create function ledger.balance_of(p_no integer, p_version bigint) returns numeric
-language plpgsql stable strict set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable strict set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 begin
   if p_version = 0 then
     return (select round(0, decimals) from ledger.balance where no = p_no);
@@ -76,7 +79,7 @@ end $$;
 comment on function ledger.balance_of is 'Balance of an account after one of its versions; after version 0 it is zero.';
 
 create function ledger.posted_at(p_no integer, p_at timestamptz, p_by_event boolean) returns numeric
-language plpgsql stable strict set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable strict set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
   last_version bigint := ledger.version_at(p_no, p_at);
   stands numeric := ledger.balance_of(p_no, last_version);
@@ -116,7 +119,7 @@ end $$;
 comment on function ledger.balance_after is 'Balance of an account after its entry of this version; version 0 is before the first.';
 
 create function ledger.balance_after_source(p_account uuid, p_kind text, p_id uuid) returns numeric
-language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
   account integer := ledger.account_no(p_account);
   stands numeric := (select balance from ledger.entry where kind = p_kind and source_id = p_id and account_no = account order by version desc limit 1);
@@ -145,7 +148,7 @@ create function ledger.entries_of(
   p_from timestamptz default null, p_to timestamptz default null, p_counterparty uuid default null, p_metadata jsonb default null)
 returns table (version bigint, kind text, source_id uuid, leg integer, counterparty_id uuid, amount numeric, previous numeric, balance numeric,
                created_at timestamptz, event_at timestamptz, metadata jsonb, description text)
-language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_sort = off set jit = off as $$
 declare
   account integer := ledger.account_no(p_account);
   counterparty integer := case when p_counterparty is not null then ledger.account_no(p_counterparty) end;
@@ -157,7 +160,8 @@ begin
   else
     low := greatest(low, p_after_version + 1);
   end if;
-  -- Planned anew for each page: filters that are null then vanish, and no plan from when the books were small is kept.
+  -- Planned anew for each page: filters that are null vanish, the bounds are known, and no plan from when the books were small is kept.
+  -- Without sorts the indexes give the order, and reading ends with the page, also for an account that grew since statistics were taken.
   return query execute format(
     'select e.version, e.kind, e.source_id, e.leg, (select c.id from ledger.account c where c.no = e.counterparty_no), e.amount, e.previous, e.balance,
             e.created_at, e.event_at, e.metadata, e.description

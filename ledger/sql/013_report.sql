@@ -92,7 +92,7 @@ create function ledger.statement(
   p_account uuid, p_from timestamptz default '-infinity', p_to timestamptz default 'infinity', p_by_event boolean default false)
 returns table (line text, version bigint, kind text, source_id uuid, leg integer, counterparty_id uuid, amount numeric, previous numeric, balance numeric,
                created_at timestamptz, event_at timestamptz, metadata jsonb, description text)
-language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
   account integer := ledger.account_no(p_account);
   before_from timestamptz := p_from - interval '1 microsecond';
@@ -160,7 +160,7 @@ begin
       from ledger.account a join ledger.asset s on s.no = a.asset_no join ledger.balances_at(p_at, p_by_event) b on b.account_no = a.no
            cross join lateral (select string_to_array(a.code, ':') as levels) l
            cross join lateral (select l.levels[1:depth] as path from generate_series(greatest(base, 1), least(cardinality(l.levels), base + p_depth)) depth) q
-      where p_prefix is null or a.code = p_prefix or starts_with(a.code, p_prefix || ':')
+      where a.code is not null and (p_prefix is null or a.code = p_prefix or starts_with(a.code, p_prefix || ':'))
       group by q.path, s.code
       order by q.path collate "C", s.code collate "C";
 end $$;

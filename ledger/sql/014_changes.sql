@@ -38,10 +38,21 @@ begin
   elsif part[1] <> here then
     perform ledger.refuse(ledger.refusal('LG022', format('the reading position %L was taken on another database cluster', left(p_position, 200)), '{}', 'Transaction ids mean nothing across clusters: begin again with null.'));
   end if;
-  already := part[2]; reading := part[3];
-  after_time := timestamptz 'epoch' + part[4]::bigint * interval '1 microsecond'; after_id := part[5]; after_leg := part[6];
+  begin
+    already := part[2]; reading := part[3];
+    after_time := timestamptz 'epoch' + part[4]::bigint * interval '1 microsecond'; after_id := part[5]; after_leg := part[6];
+  exception when data_exception then
+    perform ledger.refuse(ledger.refusal('LG022', format('%L is not a reading position', left(p_position, 200)), '{}', 'Use one that ledger.changes or ledger.position_now returned, or null to begin at the beginning.'));
+  end;
 end $$;
 comment on function ledger.parse_position is 'The parts of a reading position; nulls before the first entry. Refuses one of another cluster.';
+
+create function ledger.snapshot_covers(p_now txid_snapshot, p_then txid_snapshot) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp
+return p_then is null
+  or not exists (select from txid_snapshot_xip(p_now) x where txid_visible_in_snapshot(x, p_then))
+     and not exists (select from generate_series(txid_snapshot_xmax(p_now), txid_snapshot_xmax(p_then) - 1) x where txid_visible_in_snapshot(x, p_then));
+comment on function ledger.snapshot_covers is 'Does one snapshot see all that another one sees?';
 
 -- What one snapshot sees and the other does not, without order: the planner finds the few new rows by their transactions.
 create function ledger.entries_between(p_already txid_snapshot, p_reading txid_snapshot)
@@ -73,6 +84,10 @@ declare
   at record; here text := (select system_identifier::text from pg_control_system());
 begin
   select * into at from ledger.parse_position(p_position);
+  if not (ledger.snapshot_covers(ledger.snapshot_now(), at.already) and ledger.snapshot_covers(ledger.snapshot_now(), at.reading)) then
+    perform ledger.refuse(ledger.refusal('LG022', format('the reading position %L is later than what this transaction sees', left(p_position, 200)), '{}',
+      'Read in a transaction that began after the position was taken, on the server that it was taken on.'));
+  end if;
   for round in 1..2 loop
     if round = 2 or at.reading is null then   -- the window is read to its end: open the next one
       at.already := coalesce(at.reading, at.already);

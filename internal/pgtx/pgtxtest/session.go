@@ -28,10 +28,12 @@ var constraintsSQL string
 //
 // PostgreSQL doesn't list custom settings. Those that functions in the database
 // read or set by name are found; name others in custom. One that was used reads
-// the empty string afterwards and no longer NULL; that counts as unset. Statements that the driver prepared don't count, nor do
-// advisory locks that end with the transaction. Run it inside a transaction to
-// see settings that fn left for its rest. fn may fail: the state is compared
-// even so. But a session whose transaction has failed can't be looked at.
+// the empty string afterwards and no longer NULL; that counts as unset.
+//
+// Statements that the driver prepared don't count, nor do advisory locks that end
+// with the transaction. Run it inside a transaction to see settings that fn left
+// for its rest. fn may fail: the state is compared even so. But a session whose
+// transaction has failed can't be looked at.
 func AssertSessionUnchanged(t testing.TB, conn *pgx.Conn, fn func(), custom ...string) {
 	t.Helper()
 	before := snapshot(t, conn, custom)

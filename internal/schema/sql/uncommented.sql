@@ -1,7 +1,6 @@
--- What has no comment in schema $1, as catalog, object and column. Left out is
--- what says the same again: partitions, indexes behind constraints, sequences
--- behind columns, row types, arrays, inherited columns, and
--- columns of views, whose query tells.
+-- What has no comment in schema $1. Left out is what would say the same again:
+-- partitions, indexes behind constraints, sequences behind columns, row types,
+-- arrays, inherited columns, and columns of views, whose query tells.
 with home as (
     select oid from pg_catalog.pg_namespace where nspname = $1
 ), relation as (

@@ -1,0 +1,84 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/annals-db/annals/ledger"
+)
+
+// A batch of two has a path of its own, which must do what the general one does for every way in which the accounts of two transfers
+// can coincide.
+func TestPairsBookAsBatchesDo(t *testing.T) {
+	books, _ := installed(t)
+	ids := []ledger.AccountID{open(t, books, "a"), open(t, books, "b"), open(t, books, "c"), open(t, books, "d")}
+	stands := map[ledger.AccountID]int64{}
+	version := map[ledger.AccountID]int64{}
+	for _, c := range [][4]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 3, 1, 2}, {0, 1, 0, 2}, {1, 0, 2, 0}, {0, 1, 1, 2}, {1, 2, 0, 1}, {0, 1, 0, 1}, {0, 1, 1, 0}, {2, 3, 3, 1}} {
+		batch := []ledger.TransferParams{
+			{ID: ledger.NewTransferID(), From: ids[c[0]], To: ids[c[1]], Amount: dec("3.00")},
+			{ID: ledger.NewTransferID(), From: ids[c[2]], To: ids[c[3]], Amount: dec("5.00")},
+		}
+		posted := must[[]ledger.Posted](t)(books.Transfers(t.Context(), batch))
+		for i, p := range posted {
+			amount := batch[i].Amount.IntPart()
+			from, to := batch[i].From, batch[i].To
+			stands[from] -= amount
+			stands[to] += amount
+			version[from]++
+			version[to]++
+			if p.Replayed || p.ID != batch[i].ID || p.FromBalance.IntPart() != stands[from] || p.ToBalance.IntPart() != stands[to] || p.FromVersion != version[from] || p.ToVersion != version[to] {
+				t.Fatalf("accounts %v, transfer %d: %+v, want balances %d and %d, versions %d and %d", c, i, p, stands[from], stands[to], version[from], version[to])
+			}
+		}
+		again := must[[]ledger.Posted](t)(books.Transfers(t.Context(), batch))
+		for i, p := range again {
+			if !p.Replayed || p.FromVersion != posted[i].FromVersion || !p.ToBalance.Equal(posted[i].ToBalance) || !p.CreatedAt.Equal(posted[i].CreatedAt) {
+				t.Fatalf("the pair again: %+v, first %+v", p, posted[i])
+			}
+		}
+	}
+	whole(t, books)
+}
+
+// What is refused in a pair is refused as in any batch, names the transfer, and leaves no trace.
+func TestRefusedPairLeavesNoTrace(t *testing.T) {
+	books, _ := installed(t)
+	a, b := open(t, books, "a"), open(t, books, "b")
+	poor := openWith(t, books, ledger.AccountParams{Name: "poor", Asset: "EUR", Min: limit("0")})
+	good := ledger.TransferParams{From: a, To: b, Amount: dec("1")}
+	for _, c := range []struct {
+		name string
+		bad  ledger.TransferParams
+		want error
+	}{
+		{"limit", ledger.TransferParams{From: poor, To: a, Amount: dec("0.01")}, ledger.ErrLimit},
+		{"decimals", ledger.TransferParams{From: a, To: b, Amount: dec("0.001")}, ledger.ErrAmount},
+		{"unknown", ledger.TransferParams{From: a, To: ledger.NewAccountID(), Amount: dec("1")}, ledger.ErrAccountNotFound},
+		{"self", ledger.TransferParams{From: a, To: a, Amount: dec("1")}, ledger.ErrSameAccount},
+		{"zero", ledger.TransferParams{From: a, To: b}, ledger.ErrAmount},
+	} {
+		for index := range 2 {
+			batch := []ledger.TransferParams{good, good}
+			batch[index] = c.bad
+			_, err := books.Transfers(t.Context(), batch)
+			var refused *ledger.Error
+			if !errors.Is(err, c.want) || !errors.As(err, &refused) || refused.Index != index {
+				t.Errorf("%s at %d: %v", c.name, index, err)
+			}
+		}
+	}
+	if balance := must[ledger.Balance](t)(books.Balance(t.Context(), a)); balance.Version != 0 || !balance.Posted.IsZero() {
+		t.Errorf("refused pairs left %+v", balance)
+	}
+	whole(t, books)
+}
+
+// whole fails the test unless Verify finds nothing.
+func whole(t testing.TB, books *ledger.Ledger) {
+	t.Helper()
+	for problem, err := range books.Verify(t.Context(), ledger.VerifyOptions{}) {
+		ok(t, err)
+		t.Errorf("verify: %+v", problem)
+	}
+}
