@@ -4,6 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/annals-db/annals/ledger"
 )
 
@@ -81,4 +85,26 @@ func whole(t testing.TB, books *ledger.Ledger) {
 		ok(t, err)
 		t.Errorf("verify: %+v", problem)
 	}
+}
+
+// An event time that is no time is refused on every path, and says so.
+func TestInfiniteEventTimesAreRefused(t *testing.T) {
+	books, pool := installed(t)
+	a, b := open(t, books, "a"), open(t, books, "b")
+	for _, call := range []string{
+		"ledger.transfer($1, $2, 1, p_event_at => $3)",
+		"ledger.transfers(array[$1::uuid], array[$2::uuid], array[1.0], p_event_at => array[$3::timestamptz])",
+		"ledger.hold($1, $2, 1, p_event_at => $3)",
+		"ledger.post_journal(array[$1::uuid, $2::uuid], array[1.0, -1.0], p_event_at => $3)",
+	} {
+		for _, when := range []pgtype.InfinityModifier{pgtype.Infinity, pgtype.NegativeInfinity} {
+			infinite := pgtype.Timestamptz{InfinityModifier: when, Valid: true}
+			_, err := pool.Exec(t.Context(), "select "+call, uuid.UUID(a), uuid.UUID(b), infinite)
+			var refused *pgconn.PgError
+			if !errors.As(err, &refused) || refused.Code != "LG016" {
+				t.Errorf("%s at %s: %v", call, when, err)
+			}
+		}
+	}
+	whole(t, books)
 }

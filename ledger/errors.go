@@ -50,7 +50,7 @@ var (
 	ErrAssetNotFound = errors.New("asset not found")
 	// ErrAssertion: a balance assertion failed (LG018).
 	ErrAssertion = errors.New("balance assertion failed")
-	// ErrNotFound: no such transfer or journal entry (LG019).
+	// ErrNotFound: no such transfer or journal entry, or no such version of an account (LG019).
 	ErrNotFound = errors.New("not found")
 	// ErrOpenHolds: an account with open holds can't be closed (LG020).
 	ErrOpenHolds = errors.New("account has open holds")

@@ -86,9 +86,9 @@ comment on index ledger.transfer_from is 'Entries of the paying account, in orde
 create index transfer_to on ledger.transfer (to_no, to_version);
 comment on index ledger.transfer_to is 'Entries of the receiving account, in order.';
 -- Only transfers that carry an event time pay for finding them by it.
-create index transfer_from_event on ledger.transfer (from_no, event_at) where event_at is not null;
+create index transfer_from_event on ledger.transfer (from_no, event_at, from_version) where event_at is not null;
 comment on index ledger.transfer_from_event is 'Entries of the paying account that carry an event time.';
-create index transfer_to_event on ledger.transfer (to_no, event_at) where event_at is not null;
+create index transfer_to_event on ledger.transfer (to_no, event_at, to_version) where event_at is not null;
 comment on index ledger.transfer_to_event is 'Entries of the receiving account that carry an event time.';
 -- Rows lie on disk nearly in the order of their transactions: a few bytes for thousands of rows find the new ones.
 create index transfer_xid on ledger.transfer using brin (xid) with (pages_per_range = 16, autosummarize = on);
@@ -136,7 +136,7 @@ create table ledger.posting (
   constraint posting_pkey primary key (journal_id, leg));
 create unique index posting_account on ledger.posting (account_no, version);
 comment on index ledger.posting_account is 'Legs on an account, in order.';
-create index posting_event on ledger.posting (account_no, event_at) where event_at is not null;
+create index posting_event on ledger.posting (account_no, event_at, version) where event_at is not null;
 comment on index ledger.posting_event is 'Legs on an account that carry an event time.';
 comment on table ledger.posting is 'The legs of journal entries. Rows are never changed.';
 comment on column ledger.posting.journal_id is 'The journal entry it belongs to.';

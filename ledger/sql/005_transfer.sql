@@ -26,7 +26,7 @@ begin
     -- An old snapshot would not see a period that was closed since; the row lock turns that into a serialization failure.
     select closed_before into closed from ledger.period where only_row for share;
   end if;
-  return p_event_at >= closed;
+  return isfinite(p_event_at) and p_event_at >= closed;
 end $$;
 comment on function ledger.period_open is 'May something be posted with this event time?';
 
@@ -65,6 +65,9 @@ declare
 begin
   if p_event_at is null or ledger.period_open(p_event_at) then
     return null;
+  end if;
+  if not isfinite(p_event_at) then
+    return ledger.refusal('LG016', format('nothing happens at %s', p_event_at), '{}', 'Give the event a time, or none.');
   end if;
   select closed_before into closed from ledger.period where only_row;
   return ledger.refusal('LG008', format('the books are closed before %s: nothing can be posted at %s', closed, p_event_at),
