@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Transfers books a batch in input order, all of it or nothing, in one statement, and returns the results in the same order. The same
+// Transfers books a batch in input order, all of it or nothing, and returns the results in the same order. The same
 // account may stand in it many times. A refusal is about the transfer at Error.Index. A repeated batch returns its first results;
 // transfers that were booked before and new ones may stand in one batch.
 func (l *Ledger) Transfers(ctx context.Context, batch []TransferParams) ([]Posted, error) {
@@ -20,7 +20,7 @@ func (l *Ledger) Transfers(ctx context.Context, batch []TransferParams) ([]Poste
 	return posted, err
 }
 
-// TransferEach books what can be booked of a batch, in input order and in one statement: a refused transfer does not stop the others.
+// TransferEach books what can be booked of a batch, in input order: a refused transfer does not stop the others.
 // refused has nil or the *Error of each transfer; err is about the call as a whole, and then nothing was booked.
 func (l *Ledger) TransferEach(ctx context.Context, batch []TransferParams) (posted []Posted, refused []error, err error) {
 	return l.transfers(ctx, batch, true)

@@ -1,12 +1,17 @@
 package ledger_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/shopspring/decimal"
 
 	"github.com/annals-db/annals/ledger"
 )
@@ -105,6 +110,67 @@ func TestInfiniteEventTimesAreRefused(t *testing.T) {
 				t.Errorf("%s at %s: %v", call, when, err)
 			}
 		}
+	}
+	whole(t, books)
+}
+
+// A transfer that is retried alone while a batch with it commits, on an account that can pay it only once, is that one transfer.
+func TestRetryOfATransferInABatchUnderWay(t *testing.T) {
+	ctx := t.Context()
+	books, pool := installed(t)
+	payer := openWith(t, books, ledger.AccountParams{Name: "payer", Asset: "EUR"})
+	receiver := openWith(t, books, ledger.AccountParams{Name: "receiver", Asset: "EUR"})
+	if bytes.Compare(payer[:], receiver[:]) > 0 {
+		t.Fatal("ids of version 7 rise")
+	}
+	for _, to := range []ledger.AccountID{receiver, payer} { // whichever of the two sorts, and so is locked, first
+		from := payer
+		if to == payer {
+			from = receiver
+		}
+		balance := must[ledger.Balance](t)(books.Balance(ctx, from))
+		ok(t, books.SetLimits(ctx, from, decimal.NewNullDecimal(balance.Posted.Sub(dec("10"))), decimal.NullDecimal{}))
+		transfer := ledger.TransferParams{ID: ledger.NewTransferID(), From: from, To: to, Amount: dec("10")}
+		tx, err := pool.Begin(ctx)
+		ok(t, err)
+		_, refused, err := ledger.New(tx).TransferEach(ctx, []ledger.TransferParams{transfer})
+		ok(t, errors.Join(append(refused, err)...))
+		alone := make(chan error)
+		go func() {
+			p, err := books.Transfer(ctx, transfer)
+			if err == nil && !p.Replayed {
+				err = fmt.Errorf("booked twice: %+v", p)
+			}
+			alone <- err
+		}()
+		waitForLock(t, pool)
+		ok(t, tx.Commit(ctx))
+		ok(t, <-alone)
+		whole(t, books)
+		ok(t, books.SetLimits(ctx, from, decimal.NullDecimal{}, decimal.NullDecimal{}))
+	}
+}
+
+// waitForLock returns when some session of the database waits for a lock.
+func waitForLock(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	for waits := false; !waits; time.Sleep(time.Millisecond) {
+		ok(t, pool.QueryRow(t.Context(), "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')").Scan(&waits))
+	}
+}
+
+// Arrays of plain SQL need not begin at subscript 1.
+func TestArraysWithOtherBounds(t *testing.T) {
+	ctx := t.Context()
+	books, pool := installed(t)
+	a, b := open(t, books, "a"), open(t, books, "b")
+	_, err := pool.Exec(ctx, `select * from ledger.transfers(('[0:1]={' || $1::text || ',' || $1::text || '}')::uuid[], ('[5:6]={' || $2::text || ',' || $2::text || '}')::uuid[], '[0:1]={5,7}')`,
+		uuid.UUID(a), uuid.UUID(b))
+	ok(t, err)
+	_, err = pool.Exec(ctx, `select ledger.post_journal(('[0:1]={' || $1::text || ',' || $2::text || '}')::uuid[], '[3:4]={-1,1}')`, uuid.UUID(a), uuid.UUID(b))
+	ok(t, err)
+	if balance := must[ledger.Balance](t)(books.Balance(ctx, b)); !balance.Posted.Equal(dec("13")) {
+		t.Errorf("booked %s, not 13", balance.Posted)
 	}
 	whole(t, books)
 }

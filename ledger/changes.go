@@ -21,8 +21,8 @@ import (
 // Position is how far a reader has followed the books. It is exact: whatever commits, and however late, is either before it or after it.
 // Keep it as text beside what you made of the entries. The empty position is the beginning.
 //
-// Positions are in terms of the database cluster's transactions: they survive restarts, pg_upgrade and failover to a standby that lost
-// nothing, but not dump and restore, where one is [ErrPosition].
+// Positions are in terms of the transactions of one database: they survive restarts, and failover to a standby that lost nothing. After
+// a restore into another cluster, or pg_upgrade, reading is [ErrPosition] until [Ledger.AdoptBooks] was called once, and then begins anew.
 type Position string
 
 // Change is an entry of the books, as [Ledger.Changes] delivers it.
@@ -47,6 +47,13 @@ func (l *Ledger) Position(ctx context.Context) (Position, error) {
 	var p string
 	err := l.call(ctx, []any{&p}, "select ledger.position_now()")
 	return Position(p), err
+}
+
+// AdoptBooks makes books that came from another database cluster, by restoring a dump or by pg_upgrade, fit to be followed here: all that
+// is in them counts as booked before any position. It rewrites every transfer, once; elsewhere it is a no-op. Only the owner of the
+// books may call it.
+func (l *Ledger) AdoptBooks(ctx context.Context) error {
+	return l.call(ctx, nil, "select ledger.adopt_books()")
 }
 
 // changesPage is how many entries are fetched at a time.
@@ -143,10 +150,7 @@ func (l *Ledger) Follow(ctx context.Context, after Position, every time.Duration
 	if every <= 0 {
 		every = time.Second
 	}
-	bell, err := l.listen(ctx)
-	if err != nil {
-		return err
-	}
+	bell := l.listen(ctx)
 	defer bell.close()
 	for {
 		for c, err := range l.Changes(ctx, after) {
@@ -169,19 +173,25 @@ type bell struct {
 	conn *pgx.Conn
 }
 
-func (l *Ledger) listen(ctx context.Context) (*bell, error) {
+// listen connects as the pool does. Where it can't, looking every so often has to do.
+func (l *Ledger) listen(ctx context.Context) *bell {
 	pool, ok := l.db.(*pgxpool.Pool)
 	if !ok {
-		return &bell{}, nil
+		return &bell{}
 	}
-	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
+	config := pool.Config()
+	if config.BeforeConnect != nil && config.BeforeConnect(ctx, config.ConnConfig) != nil {
+		return &bell{}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
-		return nil, err
+		return &bell{}
 	}
 	if _, err := conn.Exec(ctx, "listen ledger"); err != nil {
-		return nil, errors.Join(err, conn.Close(ctx))
+		_ = conn.Close(ctx)
+		return &bell{}
 	}
-	return &bell{conn: conn}, nil
+	return &bell{conn: conn}
 }
 
 func (b *bell) close() {

@@ -42,7 +42,7 @@ var (
 	ErrReversed = errors.New("already reversed")
 	// ErrUnbalanced: the postings of a journal entry don't sum to zero in each asset (LG014).
 	ErrUnbalanced = errors.New("journal entry does not balance")
-	// ErrImmutable: the books can't be changed by SQL (LG015).
+	// ErrImmutable: UPDATE, DELETE or TRUNCATE on the books (LG015).
 	ErrImmutable = errors.New("the books are append-only")
 	// ErrInvalid: a name, code, id, text or set of arguments is not usable (LG016).
 	ErrInvalid = errors.New("invalid argument")
@@ -56,7 +56,8 @@ var (
 	ErrOpenHolds = errors.New("account has open holds")
 	// ErrTaken: a code is in use, or an asset has other decimals (LG021).
 	ErrTaken = errors.New("already in use")
-	// ErrPosition: a reading position is malformed or belongs to another database (LG022).
+	// ErrPosition: a reading position is malformed, of another database, or later than what the transaction sees; or the books have not
+	// been adopted after a restore (LG022).
 	ErrPosition = errors.New("invalid reading position")
 )
 

@@ -23,10 +23,10 @@ type HoldParams struct {
 type HoldState string
 
 const (
-	HoldOpen    HoldState = "open"
-	HoldPosted  HoldState = "posted"
-	HoldVoided  HoldState = "voided"
-	HoldExpired HoldState = "expired"
+	HoldOpen    HoldState = "open"    // the money is set aside
+	HoldPosted  HoldState = "posted"  // a transfer booked it
+	HoldVoided  HoldState = "voided"  // it was given back
+	HoldExpired HoldState = "expired" // its time ran out
 )
 
 // Held is a hold after a call.
@@ -65,12 +65,9 @@ type PostParams struct {
 	Metadata   json.RawMessage     // empty: the hold's
 }
 
-// PostHold books a hold. Again with the same amount it returns the first result; otherwise a hold that is no longer open is
+// PostHold books a hold. Again with the same content it returns the first result; otherwise a hold that is no longer open is
 // [ErrHoldSettled] or [ErrHoldExpired], one that does not exist [ErrHoldNotFound]. More than what is held is [ErrAmount].
 func (l *Ledger) PostHold(ctx context.Context, id HoldID, p PostParams) (Posted, error) {
-	if p.TransferID.IsZero() {
-		p.TransferID = NewTransferID()
-	}
 	amount, err := toNull(p.Amount)
 	if err != nil {
 		return Posted{}, err

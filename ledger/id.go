@@ -68,10 +68,17 @@ func ParseHoldID(s string) (HoldID, error) {
 	return HoldID(id), err
 }
 
-func (id AccountID) String() string  { return format(accountPrefix, uuid.UUID(id)) }
+// String returns the text form, acct_….
+func (id AccountID) String() string { return format(accountPrefix, uuid.UUID(id)) }
+
+// String returns the text form, xfer_….
 func (id TransferID) String() string { return format(transferPrefix, uuid.UUID(id)) }
-func (id JournalID) String() string  { return format(journalPrefix, uuid.UUID(id)) }
-func (id HoldID) String() string     { return format(holdPrefix, uuid.UUID(id)) }
+
+// String returns the text form, jrnl_….
+func (id JournalID) String() string { return format(journalPrefix, uuid.UUID(id)) }
+
+// String returns the text form, hold_….
+func (id HoldID) String() string { return format(holdPrefix, uuid.UUID(id)) }
 
 // IsZero reports whether the id is unset.
 func (id AccountID) IsZero() bool { return id == AccountID{} }

@@ -102,7 +102,7 @@ var plays = []struct{ name, steps string }{
 		two: begin
 		two: transfer a b 1 #y -> waits
 		one: commit
-		two: -> 40001
+		two: -> replayed/40001
 		two: rollback
 		all: assert a 87 -> ok`},
 	{"a single transfer, then its id in a batch in a transaction", `

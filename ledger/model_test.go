@@ -247,6 +247,19 @@ func (m *mirror) hold(p ledger.HoldParams) (ledger.Held, error) {
 	return ledger.Held{ID: p.ID, State: ledger.HoldOpen, Amount: p.Amount}, nil
 }
 
+// postedAs reports whether a hold was posted with this content, where what is left out is the hold's.
+func (m *mirror) postedAs(h mirrorHold, p ledger.PostParams) bool {
+	t := m.transfers[h.transfer]
+	eventAt, metadata := h.EventAt, h.Metadata
+	if !p.EventAt.IsZero() {
+		eventAt = p.EventAt
+	}
+	if len(p.Metadata) > 0 {
+		metadata = p.Metadata
+	}
+	return (p.TransferID.IsZero() || p.TransferID == t.ID) && eventAt.Equal(t.EventAt) && sameJSON(metadata, t.Metadata)
+}
+
 func (m *mirror) postHold(id ledger.HoldID, p ledger.PostParams) (ledger.Posted, error) {
 	h, found := m.holds[id]
 	amount := h.Amount
@@ -256,7 +269,7 @@ func (m *mirror) postHold(id ledger.HoldID, p ledger.PostParams) (ledger.Posted,
 	switch {
 	case !found:
 		return ledger.Posted{}, ledger.ErrHoldNotFound
-	case h.state == ledger.HoldPosted && h.posted.Decimal.Equal(amount):
+	case h.state == ledger.HoldPosted && h.posted.Decimal.Equal(amount) && m.postedAs(h, p):
 		done := m.transfers[h.transfer].posted
 		done.Replayed = true
 		return done, nil

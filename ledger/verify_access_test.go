@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"crypto/rand"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +105,25 @@ func TestVerifyFindsASessionWithoutTriggers(t *testing.T) {
 	found := problems(t, ledger.New(tx).Verify(t.Context(), ledger.VerifyOptions{}))
 	if len(found) != 1 || found[0].Kind != ledger.ProblemReplicaRole || found[0].Found != "replica" {
 		t.Errorf("%+v", found)
+	}
+}
+
+// Roles belong to the cluster, and others may drop one whom this transaction still sees.
+func TestVerifyAfterARoleWasDropped(t *testing.T) {
+	t.Parallel()
+	_, pool := installed(t)
+	role := pgx.Identifier{"passing_" + rand.Text()}.Sanitize()
+	_, err := pool.Exec(t.Context(), "create role "+role)
+	ok(t, err)
+	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	ok(t, err)
+	defer tx.Rollback(t.Context())
+	_, err = tx.Exec(t.Context(), "select from pg_roles")
+	ok(t, err)
+	_, err = pool.Exec(t.Context(), "drop role "+role)
+	ok(t, err)
+	for _, p := range problems(t, ledger.New(tx).Verify(t.Context(), ledger.VerifyOptions{})) {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -58,6 +58,27 @@ func TestVerifySince(t *testing.T) {
 	}
 }
 
+func TestVerifyJournalsSince(t *testing.T) {
+	t.Parallel()
+	b := newFullBooks(t)
+	var booked time.Time
+	ok(t, b.pool.QueryRow(t.Context(), "select created_at from ledger.journal where id = $1", b.source["j2"]).Scan(&booked))
+	for _, c := range []struct{ sql, want string }{
+		{"update ledger.posting set amount = -1.000 where journal_id = {j2} and account_no = {e}", "amount e 1 j2"},
+		{"update ledger.posting set amount = 2.00 where journal_id = {j2} and account_no = {f}", "journal_sum j2"},
+		{"delete from ledger.posting where journal_id = {j2}", "journal_legs j2"},
+		{"update ledger.posting set event_at = '2019-12-31' where journal_id = {j2}; update ledger.journal set event_at = '2019-12-31' where id = {j2}", "period j2"},
+	} {
+		tx := b.spoil(t, c.sql)
+		for since, want := range map[time.Time]bool{booked: true, booked.Add(time.Microsecond): false} {
+			if got := b.sketch(problems(t, ledger.New(tx).Verify(t.Context(), ledger.VerifyOptions{Since: since}))); slices.Contains(got, c.want) != want {
+				t.Errorf("%s, since %s, booked %s: %q", c.want, since, booked, got)
+			}
+		}
+		ok(t, tx.Rollback(t.Context()))
+	}
+}
+
 // The way back from the last entry ends before the time asked for, and not much earlier.
 func TestVersionBefore(t *testing.T) {
 	t.Parallel()
@@ -105,10 +126,10 @@ func TestVerifySomeAccounts(t *testing.T) {
 func TestVerifyInParts(t *testing.T) {
 	t.Parallel()
 	b := newFullBooks(t)
-	tx := b.spoil(t, "update ledger.transfer set to_balance = 11 where id = {t1}; delete from ledger.account where no = {g}; update ledger.transfer set to_no = 2000000000 where id = {t7}")
+	tx := b.spoil(t, "update ledger.transfer set to_balance = 11 where id = {t1}; delete from ledger.account where no = {g}; update ledger.transfer set to_no = 2000000000 where id = {t7}; update ledger.transfer set from_no = -5 where id = {t6}")
 	spoilt := ledger.New(tx)
 	want := b.sketch(problems(t, spoilt.Verify(t.Context(), ledger.VerifyOptions{})))
-	if !slices.Contains(want, "unknown_account t7") {
+	if !slices.Contains(want, "unknown_account t6") || !slices.Contains(want, "unknown_account t7") {
 		t.Errorf("in one part: %q", want)
 	}
 	var entries int64
@@ -127,6 +148,22 @@ func TestVerifyInParts(t *testing.T) {
 		if len(steps) < least || !slices.IsSorted(steps) || steps[len(steps)-1] != entries {
 			t.Errorf("in parts of %d: progress %v of %d", size, steps, entries)
 		}
+	}
+}
+
+func TestVerifyWithoutAnyBalance(t *testing.T) {
+	t.Parallel()
+	b := newFullBooks(t)
+	tx := b.spoil(t, "delete from ledger.balance; delete from ledger.hold")
+	found := problems(t, ledger.New(tx).Verify(t.Context(), ledger.VerifyOptions{}))
+	missing := 0
+	for _, p := range found {
+		if p.Kind == ledger.ProblemMissingBalance {
+			missing++
+		}
+	}
+	if missing != len(b.account) {
+		t.Errorf("%d of %d balances are missed: %q", missing, len(b.account), b.sketch(found))
 	}
 }
 

@@ -30,13 +30,12 @@ func newFullBooks(t testing.TB) *fullBooks {
 	books, pool := installed(t)
 	ctx := t.Context()
 	ok(t, books.CreateAsset(ctx, "USD", 2))
-	ok(t, books.ClosePeriod(ctx, time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)))
 	b := &fullBooks{books, pool, map[string]ledger.AccountID{}, map[string]uuid.UUID{}}
 	for _, code := range []string{"a", "c", "d", "e", "f", "g"} {
 		b.account[code] = open(t, books, code)
 	}
 	b.account["b"] = openWith(t, books, ledger.AccountParams{Name: "b", Code: "b", Asset: "EUR", Min: limit("0"), Max: limit("1000")})
-	for _, code := range []string{"u", "v"} {
+	for _, code := range []string{"u", "v", "w"} {
 		b.account[code] = openWith(t, books, ledger.AccountParams{Name: code, Code: code, Asset: "USD"})
 	}
 	transfer := func(name, from, to, amount string) {
@@ -60,6 +59,13 @@ func newFullBooks(t testing.TB) *fullBooks {
 		return h.ID
 	}
 
+	// What lies in a closed period was booked while it was open.
+	closed := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, err := books.Transfer(ctx, ledger.TransferParams{From: b.account["w"], To: b.account["u"], Amount: dec("1"), EventAt: closed.Add(-1)})
+	ok(t, err)
+	_, err = books.PostJournal(ctx, ledger.JournalParams{Postings: []ledger.Posting{leg("w", "-1"), leg("u", "1")}, EventAt: closed.Add(-1)})
+	ok(t, err)
+	ok(t, books.ClosePeriod(ctx, closed))
 	transfer("t1", "a", "b", "10") // a and b, versions 1
 	transfer("t2", "a", "b", "20") // a and b, versions 2
 	transfer("t3", "b", "c", "5")  // b 3, c 1
@@ -190,7 +196,7 @@ func TestVerifyFindsEachCorruption(t *testing.T) {
 		{"no stored balance", "delete from ledger.balance where no = {g}", []string{"missing_balance g"}},
 		{"another stored id", "update ledger.balance set id = gen_random_uuid() where no = {g}", []string{"account_copy g"}},
 		{"other stored decimals", "update ledger.balance set decimals = 3 where no = {g}", []string{"account_copy g"}},
-		{"other decimals of an asset", "update ledger.asset set decimals = 3 where code = 'USD'", []string{"account_copy u", "account_copy v"}},
+		{"other decimals of an asset", "update ledger.asset set decimals = 3 where code = 'USD'", []string{"account_copy u", "account_copy v", "account_copy w"}},
 		{"another asset of an account", "update ledger.account set asset_no = (select no from ledger.asset where code = 'USD') where no = {g}", []string{"account_copy g"}},
 		{"another amount held", "update ledger.hold set amount = 5 where id = {open}", []string{"bounds b", "held b", "held c"}},
 		{"another stored amount held", "update ledger.balance set held_in = 5 where no = {c}", []string{"held c"}},
@@ -217,6 +223,7 @@ func TestVerifyFindsEachCorruption(t *testing.T) {
 		{"more posted than held", "update ledger.hold set amount = 1 where id = {posted}", []string{"hold a posted"}},
 		{"another amount posted", "update ledger.hold set posted_amount = 1 where id = {posted}", []string{"hold a posted"}},
 		{"posted by another transfer", "update ledger.hold set transfer_id = {t1} where id = {posted}", []string{"hold a posted"}},
+		{"posted by a transfer between others", "update ledger.hold set transfer_id = {t1}, amount = 10.00, posted_amount = 10.00 where id = {posted}", []string{"hold a posted"}},
 		{"posted by no transfer", "update ledger.hold set transfer_id = gen_random_uuid() where id = {posted}", []string{"hold a posted"}},
 		{"posted in words only", "update ledger.hold set transfer_id = null, posted_amount = null where id = {posted}", []string{"hold a posted"}},
 		{"voided with a transfer", "update ledger.hold set transfer_id = {t1} where id = {voided}", []string{"hold a voided"}},

@@ -87,7 +87,7 @@ func ledgerStory(ctx context.Context, out io.Writer, pool *pgxpool.Pool) error {
 		fmt.Fprintln(out, "   ", problem.Message)
 		problems++
 	}
-	fmt.Fprintf(out, "  Verify checks every invariant of the books and finds %d problems.\n", problems)
+	fmt.Fprintf(out, "  Verify checks balances, amounts, links and guards, and finds %d problems.\n", problems)
 	return nil
 }
 

@@ -166,12 +166,20 @@ begin
       if f_ok and t_ok then
         booked := clock_timestamp();
         insert into ledger.transfer (id, created_at, xid, event_at, from_version, to_version, from_no, to_no, amount, from_balance, to_balance, metadata)
-          values (p_id, booked, txid_current(), p_event_at, f_version, t_version, f_no, t_no, round(amount, places), f_balance, t_balance, p_metadata);
-        return (p_id, false, f_version, t_version, f_balance, t_balance, booked)::ledger.posted;
+          values (p_id, booked, txid_current(), p_event_at, f_version, t_version, f_no, t_no, round(amount, places), f_balance, t_balance, p_metadata)
+          on conflict (id) do nothing;
+        if found then
+          return (p_id, false, f_version, t_version, f_balance, t_balance, booked)::ledger.posted;
+        end if;
       end if;
     end if;
     again := ledger.transfer_again(p_id, p_from, p_to, amount, p_event_at, p_metadata);
     if again.replayed then
+      if f_no is not null and t_no is not null then
+        -- A batch, which takes no advisory lock, booked it while this call waited for the accounts: take the two updates back.
+        update ledger.balance b set balance = b.balance + amount, version = b.version - 1 where b.id = p_from;
+        update ledger.balance b set balance = b.balance - amount, version = b.version - 1 where b.id = p_to;
+      end if;
       return again;
     elsif again.id is not null then
       perform ledger.refuse(ledger.id_reused('xfer', p_id));

@@ -151,14 +151,17 @@ return case when p_state = 'expired'
 comment on function ledger.hold_settled is 'The refusal for a hold that is no longer open.';
 
 create function ledger.post_hold(
-  p_id uuid, p_amount numeric default null, p_transfer_id uuid default ledger.new_id(),
+  p_id uuid, p_amount numeric default null, p_transfer_id uuid default null,
   p_event_at timestamptz default null, p_metadata jsonb default null) returns ledger.posted
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
-  h ledger.hold := ledger.lock_hold(p_id); t ledger.transfer; f_id uuid; t_id uuid; done ledger.posted;
+  h ledger.hold; t ledger.transfer; f_id uuid; t_id uuid; new_id uuid := coalesce(p_transfer_id, ledger.new_id()); done ledger.posted;
 begin
-  if h.state = 'posted' and h.posted_amount = coalesce(p_amount, h.amount) then
-    select * into t from ledger.transfer where id = h.transfer_id;
+  perform pg_advisory_xact_lock(uuid_hash_extended(new_id, 7741));   -- before the accounts, as in ledger.transfer
+  h := ledger.lock_hold(p_id);
+  select * into t from ledger.transfer where id = h.transfer_id;
+  if h.state = 'posted' and h.posted_amount = coalesce(p_amount, h.amount) and t.id = coalesce(p_transfer_id, t.id)
+     and t.event_at is not distinct from coalesce(p_event_at, h.event_at) and t.metadata is not distinct from coalesce(p_metadata, h.metadata) then
     return (t.id, true, t.from_version, t.to_version, t.from_balance, t.to_balance, t.created_at)::ledger.posted;
   elsif h.state <> 'open' then
     perform ledger.refuse(ledger.hold_settled(p_id, h.state, h.posted_amount));
@@ -171,15 +174,15 @@ begin
   select id into f_id from ledger.balance where no = h.from_no;
   select id into t_id from ledger.balance where no = h.to_no;
   perform ledger.reserve(f_id, t_id, - h.amount);
-  done := ledger.transfer(f_id, t_id, coalesce(p_amount, h.amount), p_transfer_id, coalesce(p_event_at, h.event_at), coalesce(p_metadata, h.metadata));
+  done := ledger.transfer(f_id, t_id, coalesce(p_amount, h.amount), new_id, coalesce(p_event_at, h.event_at), coalesce(p_metadata, h.metadata));
   if done.replayed then
-    perform ledger.refuse(ledger.id_reused('xfer', p_transfer_id));
+    perform ledger.refuse(ledger.id_reused('xfer', new_id));
   end if;
-  update ledger.hold set state = 'posted', posted_amount = round(coalesce(p_amount, h.amount), scale(h.amount)), transfer_id = p_transfer_id, settled_at = done.created_at
+  update ledger.hold set state = 'posted', posted_amount = round(coalesce(p_amount, h.amount), scale(h.amount)), transfer_id = new_id, settled_at = done.created_at
     where id = p_id;
   return done;
 end $$;
-comment on function ledger.post_hold is 'Books a hold, in full or in part (the rest is given back). Again with the same amount returns the first result.';
+comment on function ledger.post_hold is 'Books a hold, in full or in part (the rest is given back). Again with the same content returns the first result.';
 
 create function ledger.void_hold(p_id uuid) returns ledger.held
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$

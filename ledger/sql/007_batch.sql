@@ -29,8 +29,9 @@ declare
   some_known boolean; bad jsonb; again ledger.posted; wanted int := n; got int;
 begin
   if n is null or cardinality(p_from) is distinct from n or cardinality(p_to) is distinct from n or cardinality(p_amount) is distinct from n
-     or cardinality(p_event_at) <> n or cardinality(p_metadata) <> n then
-    perform ledger.refuse(ledger.refusal('LG016', 'the arrays of a batch must be of one length', '{}', 'Give each transfer an id, two accounts and an amount.'));
+     or cardinality(p_event_at) <> n or cardinality(p_metadata) <> n
+     or 1 <> any (array[array_lower(p_accounts, 1), array_lower(p_from, 1), array_lower(p_to, 1), array_lower(p_amount, 1), array_lower(p_id, 1), array_lower(p_event_at, 1), array_lower(p_metadata, 1)]) then
+    perform ledger.refuse(ledger.refusal('LG016', 'the arrays of a batch must be of one length and count from 1', '{}', 'Give each transfer an id, two accounts and an amount.'));
   elsif array_position(p_id, null) is not null then
     perform ledger.refuse(ledger.refusal('LG016', 'each transfer of a batch needs an id', '{}', 'Leave the ids out to get new ones.'));
   end if;
@@ -128,7 +129,13 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   accounts uuid[]; f int[]; t int[]; r ledger.batch_result;
 begin
-  p_id := coalesce(p_id, array(select ledger.new_id() from unnest(p_amount)));
+  -- Arrays may begin at other subscripts than 1, which the functions below count from.
+  p_amount := array(select unnest(p_amount)); p_from := array(select unnest(p_from)); p_to := array(select unnest(p_to));
+  p_event_at := nullif(array(select unnest(p_event_at)), '{}'); p_metadata := nullif(array(select unnest(p_metadata)), '{}');
+  if cardinality(p_amount) = 0 and cardinality(p_from) = 0 and cardinality(p_to) = 0 then
+    return;
+  end if;
+  p_id := case when p_id is null then array(select ledger.new_id() from unnest(p_amount)) else array(select unnest(p_id)) end;
   accounts := array(select distinct i from unnest(p_from || p_to) i where i is not null order by i);
   select array_agg(s.at order by q.at) into f from unnest(p_from) with ordinality q(id, at) left join unnest(accounts) with ordinality s(id, at) on s.id = q.id;
   select array_agg(s.at order by q.at) into t from unnest(p_to) with ordinality q(id, at) left join unnest(accounts) with ordinality s(id, at) on s.id = q.id;

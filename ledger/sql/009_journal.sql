@@ -71,6 +71,12 @@ begin
   if p_id is null then
     perform ledger.refuse(ledger.refusal('LG016', 'a journal entry needs an id', '{}', 'Leave the argument out to get a new one.'));
   end if;
+  p_accounts := array(select unnest(p_accounts)); p_amounts := array(select unnest(p_amounts));   -- count from 1
+  p_expected := nullif(array(select unnest(p_expected)), '{}');
+  if cardinality(p_expected) <> cardinality(p_accounts) then
+    perform ledger.refuse(ledger.refusal('LG016', format('%s balances are expected of %s legs', cardinality(p_expected), cardinality(p_accounts)), '{}',
+      'Give each leg one, or null where any will do.'));
+  end if;
   perform pg_advisory_xact_lock(uuid_hash_extended(p_id, 7743));
   r := ledger.journal_again(p_id, p_accounts, p_amounts, p_description, p_event_at, p_metadata);
   if r.id is not null then

@@ -2,7 +2,44 @@
 -- whenever it commits. Between two snapshots entries come in the order in which they were booked (created_at rises along
 -- each account), and a position inside such a window names its last entry as well.
 --
--- Text of a position: system identifier '/' snapshot already read [ '/' snapshot being read '/' microseconds '/' source id '/' leg ].
+-- Text of a position: system identifier '.' database '/' snapshot already read [ '/' snapshot being read '/' microseconds '/' source id '/' leg ].
+
+-- Transaction ids mean something in the cluster that issued them only. Books that come out of a dump or through pg_upgrade carry
+-- those of another one, so following them is refused until ledger.adopt_books has made all that is there "long ago".
+create table ledger.home (
+  only_row boolean primary key default true constraint home_only_row_check check (only_row),
+  system_identifier bigint not null);
+insert into ledger.home (system_identifier) select system_identifier from pg_control_system();
+comment on table ledger.home is 'One row: the database cluster whose transaction ids the books carry.';
+comment on column ledger.home.only_row is 'Keeps it one row.';
+comment on column ledger.home.system_identifier is 'System identifier of that cluster.';
+create trigger guard_books before delete or truncate on ledger.home for each statement execute function ledger.guard_books();
+comment on trigger guard_books on ledger.home is 'Keeps rows from being changed or deleted; ledger.verify reports when it is off.';
+create trigger guard_update before update on ledger.home for each statement execute function ledger.guard_update();
+comment on trigger guard_update on ledger.home is 'Lets only the functions of this schema change rows; ledger.verify reports when it is off.';
+
+create function ledger.adopt_books() returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  here bigint := (select system_identifier from pg_control_system());
+begin
+  if (select system_identifier from ledger.home) = here then
+    return;
+  end if;
+  alter table ledger.transfer disable trigger guard_books;
+  alter table ledger.journal disable trigger guard_books;
+  update ledger.transfer set xid = 3 where xid <> 3;   -- the first ordinary transaction id: every snapshot sees it
+  update ledger.journal set xid = 3 where xid <> 3;
+  alter table ledger.transfer enable trigger guard_books;
+  alter table ledger.journal enable trigger guard_books;
+  update ledger.home set system_identifier = here;
+end $$;
+comment on function ledger.adopt_books is 'Makes books that came from another cluster (restored, or upgraded by pg_upgrade) fit to be followed here. For the owner; rewrites every transfer once.';
+
+create function ledger.here() returns text
+language sql stable set search_path = pg_catalog, pg_temp
+return (select format('%s.%s', system_identifier, (select oid from pg_database where datname = current_database())) from pg_control_system());
+comment on function ledger.here is 'Names this database in reading positions.';
 
 create function ledger.snapshot_now() returns txid_snapshot
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -11,6 +48,9 @@ declare
 begin
   if pg_is_in_recovery() then
     perform ledger.refuse(ledger.refusal('LG022', 'positions cannot be taken on a standby', '{}', 'Transactions that run on the primary look finished here: read the changes there.'));
+  end if;
+  if (select system_identifier from ledger.home) <> (select system_identifier from pg_control_system()) then
+    perform ledger.refuse(ledger.refusal('LG022', 'these books come from another database cluster, whose transaction ids they carry', '{}', 'Call ledger.adopt_books as their owner, then begin at the beginning.'));
   end if;
   -- The transaction's own id is not in its snapshot and would count as finished once a later one is.
   if own is null or own >= txid_snapshot_xmax(s) then
@@ -23,20 +63,20 @@ comment on function ledger.snapshot_now is 'The snapshot of this statement, with
 
 create function ledger.position_now() returns text
 language sql stable set search_path = pg_catalog, pg_temp
-return (select format('%s/%s', system_identifier, ledger.snapshot_now()) from pg_control_system());
+return format('%s/%s', ledger.here(), ledger.snapshot_now());
 comment on function ledger.position_now is 'A reading position after everything that is committed now.';
 
 create function ledger.parse_position(p_position text, out already txid_snapshot, out reading txid_snapshot, out after_time timestamptz, out after_id uuid, out after_leg int)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-  part text[] := string_to_array(p_position, '/'); here text := (select system_identifier::text from pg_control_system());
+  part text[] := string_to_array(p_position, '/'); here text := ledger.here();
 begin
   if p_position is null or p_position = '' then
     return;
-  elsif p_position !~ '^\d{1,20}/\d{1,19}:\d{1,19}:[\d,]*(/\d{1,19}:\d{1,19}:[\d,]*/\d{1,18}/[0-9a-f-]{36}/\d{1,9})?$' then
+  elsif p_position !~ '^\d{1,20}\.\d{1,10}/\d{1,19}:\d{1,19}:[\d,]*(/\d{1,19}:\d{1,19}:[\d,]*/\d{1,18}/[0-9a-f-]{36}/\d{1,9})?$' then
     perform ledger.refuse(ledger.refusal('LG022', format('%L is not a reading position', left(p_position, 200)), '{}', 'Use one that ledger.changes or ledger.position_now returned, or null to begin at the beginning.'));
   elsif part[1] <> here then
-    perform ledger.refuse(ledger.refusal('LG022', format('the reading position %L was taken on another database cluster', left(p_position, 200)), '{}', 'Transaction ids mean nothing across clusters: begin again with null.'));
+    perform ledger.refuse(ledger.refusal('LG022', format('the reading position %L was taken in another database', left(p_position, 200)), '{}', 'Transaction ids mean nothing there: begin again with null.'));
   end if;
   begin
     already := part[2]; reading := part[3];
@@ -81,7 +121,7 @@ returns table ("position" text, kind text, source_id uuid, leg int, created_at t
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  at record; here text := (select system_identifier::text from pg_control_system());
+  at record; here text := ledger.here();
 begin
   select * into at from ledger.parse_position(p_position);
   if not (ledger.snapshot_covers(ledger.snapshot_now(), at.already) and ledger.snapshot_covers(ledger.snapshot_now(), at.reading)) then

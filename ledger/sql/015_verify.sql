@@ -269,7 +269,7 @@ begin
       select t, 'guard_books', 2 + 8 + 16 + 32 from unnest(array['transfer', 'journal', 'posting', 'reversal', 'balancing']) t
       union all
       select t, g, case g when 'guard_books' then 2 + 8 + 32 else 2 + 16 end
-        from unnest(array['account', 'balance', 'hold', 'asset', 'period']) t, unnest(array['guard_books', 'guard_update']) g),
+        from unnest(array['account', 'balance', 'hold', 'asset', 'period', 'home']) t, unnest(array['guard_books', 'guard_update']) g),
     guarded as (
       select g.*, t.oid, t.tgenabled, t.tgtype = g.tgtype and t.tgqual is null and t.tgfoid = ('ledger.' || g.tgname)::regproc as as_made
         from guard g left join pg_trigger t on t.tgrelid = ('ledger.' || g.relname)::regclass and t.tgname = g.tgname)
@@ -287,19 +287,20 @@ begin
       where p.pronamespace = books;
   return query
     with relation as (select c.oid, c.relname, c.relowner from pg_class c where c.relnamespace = books and c.relkind in ('r', 'p')),
-    role (name) as (
-      select 'public'::name
+    -- By their oids, because a role may be dropped meanwhile. Everybody is 0.
+    role (oid, name) as (
+      select 0::oid, null
       union all
       -- pg_write_all_data may write every table there is; whoever has been made a member of it is listed.
-      select r.rolname from pg_roles r where not r.rolsuper and not pg_has_role(r.oid, owner, 'member') and r.rolname <> 'pg_write_all_data'),
+      select r.oid, quote_ident(r.rolname) from pg_roles r where not r.rolsuper and not pg_has_role(r.oid, owner, 'member') and r.rolname <> 'pg_write_all_data'),
     granted as (
       select r.name, t.relname, string_agg(p, ', ') as privileges
         from role r, relation t, unnest(array['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) p
-        where has_table_privilege(r.name, t.oid, p) or p in ('INSERT', 'UPDATE', 'REFERENCES') and has_any_column_privilege(r.name, t.oid, p)
+        where has_table_privilege(r.oid, t.oid, p) or p in ('INSERT', 'UPDATE', 'REFERENCES') and has_any_column_privilege(r.oid, t.oid, p)
         group by r.name, t.relname)
-    select 'privilege', null::uuid, null::bigint, null::uuid, format('%s may %s on ledger.%I', case g.name when 'public' then 'everybody' else 'role ' || quote_ident(g.name) end, g.privileges, g.relname)
-             || ', and only functions of this schema should', null, g.privileges
-      from granted g where g.name = 'public' or not exists (select from granted e where e.name = 'public' and e.relname = g.relname and e.privileges = g.privileges)
+    select 'privilege', null::uuid, null::bigint, null::uuid, format('%s may %s on ledger.%I, and only functions of this schema should', coalesce('role ' || g.name, 'everybody'), g.privileges, g.relname),
+           null, g.privileges
+      from granted g where g.name is null or not exists (select from granted e where e.name is null and e.relname = g.relname and e.privileges = g.privileges)
     union all
     select 'privilege', null, null, null, format('table ledger.%I belongs to %s, and ledger.transfer to %s', t.relname, t.relowner::regrole, owner::regrole), owner::regrole::text, t.relowner::regrole::text
       from relation t where t.relowner <> owner

@@ -7,7 +7,7 @@
 create view ledger.access (function, who) with (security_invoker = true) as
   select unnest(array[
     'account_label', 'account_name', 'account_no', 'balance_after', 'balance_after_journal', 'balance_after_source', 'balance_after_transfer',
-    'balance_at', 'balance_at_event', 'balance_of', 'balances_at', 'changes', 'entries_between', 'entries_of', 'general_journal', 'id',
+    'balance_at', 'balance_at_event', 'balance_of', 'balances_at', 'changes', 'entries_between', 'entries_of', 'general_journal', 'here', 'id',
     'id_text', 'parse_position', 'position_now', 'posted_at', 'refusal', 'refuse', 'rollup', 'snapshot_covers', 'snapshot_now', 'statement', 'trial_balance',
     'unknown_account', 'verify', 'verify_access', 'verify_accounts', 'verify_books', 'verify_chain', 'verify_journals', 'verify_links',
     'verify_parts', 'verify_range', 'verify_sums', 'verify_transfers', 'version_at', 'version_before']), 'reader'
@@ -19,7 +19,7 @@ create view ledger.access (function, who) with (security_invoker = true) as
   union all
   -- Closing a period makes books final, NOTIFY slows everybody down: decisions of the owner. The others are parts of the functions above.
   select unnest(array[
-    'close_period', 'grant_access', 'reopen_period', 'set_notify',
+    'adopt_books', 'close_period', 'grant_access', 'reopen_period', 'set_notify',
     'account_refusal', 'batch_refusal', 'bound_refusal', 'closed_refusal', 'code_taken', 'guard_books', 'guard_update', 'highest', 'hold_again',
     'hold_settled', 'id_reused', 'journal_again', 'journal_refusal', 'limit_refusal', 'lock_account', 'lock_hold', 'lowest', 'notify_booked',
     'period_open', 'period_refusal', 'release_expired', 'reserve', 'reversed_before', 'transfer_again', 'transfer_refusal', 'version_refusal']), 'owner';
