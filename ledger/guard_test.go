@@ -53,6 +53,9 @@ func TestGuardsRefuseChanges(t *testing.T) {
 				if done == "UPDATE" && kept[table] != "" {
 					hints = []string{"Use the functions of the schema ledger"}
 				}
+				if done == "UPDATE" && table == "asset" { // nothing of an asset ever changes
+					hints = []string{"disable the trigger guard_fixed", "ledger.verify reports that"}
+				}
 				unsaid := slices.ContainsFunc(hints, func(hint string) bool { return !strings.Contains(refusal.Hint, hint) })
 				if unsaid || !strings.Contains(refusal.Message, "append-only: "+detail.Operation+" on ledger.") {
 					t.Errorf("%s on %s: %s / %s", operation, table, refusal.Message, refusal.Hint)

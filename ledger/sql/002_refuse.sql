@@ -74,3 +74,13 @@ create trigger guard_update before update on ledger.asset for each statement exe
 comment on trigger guard_update on ledger.asset is 'Lets only the functions of this schema change rows; ledger.verify reports when it is off.';
 create trigger guard_update before update on ledger.period for each statement execute function ledger.guard_update();
 comment on trigger guard_update on ledger.period is 'Lets only the functions of this schema change rows; ledger.verify reports when it is off.';
+
+-- What never changes is refused to everybody. No statement of a function names these columns, so it costs them nothing.
+create trigger guard_fixed before update of no, code, decimals, created_at on ledger.asset for each statement execute function ledger.guard_books();
+comment on trigger guard_fixed on ledger.asset is 'Keeps what is fixed when an asset is registered; ledger.verify reports when it is off.';
+create trigger guard_fixed before update of no, id, asset_no, normal_side, created_at on ledger.account for each statement execute function ledger.guard_books();
+comment on trigger guard_fixed on ledger.account is 'Keeps what is fixed when an account is opened; ledger.verify reports when it is off.';
+create trigger guard_fixed before update of id, no, asset_no, decimals on ledger.balance for each statement execute function ledger.guard_books();
+comment on trigger guard_fixed on ledger.balance is 'Keeps what is fixed when an account is opened; ledger.verify reports when it is off.';
+create trigger guard_fixed before update of id, from_no, to_no, amount, created_at, expires_at, event_at, metadata on ledger.hold for each statement execute function ledger.guard_books();
+comment on trigger guard_fixed on ledger.hold is 'Keeps what is fixed when a hold is made; ledger.verify reports when it is off.';
