@@ -51,7 +51,7 @@ func TestGuardsRefuseChanges(t *testing.T) {
 				}
 				hints := []string{"Book a reversal", "disable the trigger guard_books", "ledger.verify reports that"}
 				if done == "UPDATE" && kept[table] != "" {
-					hints = []string{"Use the functions of the schema ledger"}
+					hints = []string{"Use the functions of the schema ledger", "The trigger guard_update", "ledger.verify reports"}
 				}
 				if done == "UPDATE" && table == "asset" { // nothing of an asset ever changes
 					hints = []string{"disable the trigger guard_fixed", "ledger.verify reports that"}

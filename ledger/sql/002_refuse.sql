@@ -59,7 +59,7 @@ begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) 'pg_catalog, pg_temp' then
     perform ledger.refuse(ledger.refusal('LG015', pg_catalog.format('the books are append-only: UPDATE on %I.%I is refused', tg_table_schema, tg_table_name),
       pg_catalog.jsonb_build_object('table', tg_table_name, 'operation', 'UPDATE'),
-      'Use the functions of the schema ledger.'));
+      'Use the functions of the schema ledger. The trigger guard_update keeps other changes out, and ledger.verify reports when it is off.'));
   end if;
   return null;
 end $$;
