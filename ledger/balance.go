@@ -59,15 +59,16 @@ func (l *Ledger) Balance(ctx context.Context, id AccountID) (Balance, error) {
 	return a.Balance, err
 }
 
-// BalanceAt returns the posted balance of an account at a time: of the entries that were booked, or had happened, then or before. It is
+// BalanceAt returns the posted balance of an account at a time (zero: with all that is booked): of the entries that were booked, or had happened, then or before. It is
 // found in the books by bisection, at a cost that hardly grows with them; ByEvent also reads the entries whose event time lies on
-// the other side of that time than their booking. [ErrAccountNotFound]: no such account.
+// the other side of that time than their booking. Both go by the server's clock, which must not step back. [ErrAccountNotFound]: no such
+// account.
 func (l *Ledger) BalanceAt(ctx context.Context, id AccountID, at time.Time, by Clock) (decimal.Decimal, error) {
 	function := "select ledger.balance_at($1, $2)"
 	if by == ByEvent {
 		function = "select ledger.balance_at_event($1, $2)"
 	}
-	return l.amount(ctx, function, pgUUID(id), pgtype.Timestamptz{Time: at, Valid: true})
+	return l.amount(ctx, function, pgUUID(id), until(at))
 }
 
 // BalanceAfter returns the posted balance of an account after its entry of this version; version 0 is before the first.

@@ -79,7 +79,7 @@ func TestBalanceAtTheEnds(t *testing.T) {
 			}
 		}
 	}
-	if got := must[decimal.Decimal](t)(books.BalanceAt(t.Context(), b, time.Time{}, ledger.ByEvent)); !got.IsZero() {
+	if got := must[decimal.Decimal](t)(books.BalanceAt(t.Context(), b, time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC), ledger.ByEvent)); !got.IsZero() {
 		t.Errorf("in the year 1 it stood at %s", got)
 	}
 }
@@ -140,5 +140,17 @@ func TestBalanceAtReadsLittle(t *testing.T) {
 	read := rowsRead(t, pool, "select ledger.balance_at($1, $2)", b, at)
 	if read.sequential > 0 || read.byIndex == 0 || read.byIndex > 13+1 { // log2(n) probes and the balance
 		t.Errorf("%+v of %d entries were read", read, n)
+	}
+}
+
+// The zero time is no bound, as everywhere else.
+func TestBalanceAtTheZeroTime(t *testing.T) {
+	books, _ := installed(t)
+	a, b := open(t, books, "a"), open(t, books, "b")
+	pay(t, books, a, b, "3")
+	for _, by := range []ledger.Clock{ledger.ByBooking, ledger.ByEvent} {
+		if stands := must[decimal.Decimal](t)(books.BalanceAt(t.Context(), b, time.Time{}, by)); !stands.Equal(dec("3")) {
+			t.Errorf("clock %d: %s, not 3", by, stands)
+		}
 	}
 }
