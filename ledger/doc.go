@@ -32,6 +32,8 @@
 // assets, are a journal entry ([Ledger.PostJournal], [Ledger.Exchange]). Money can be set aside first ([Ledger.Hold], [Ledger.PostHold],
 // [Ledger.VoidHold]), moved as far as it goes ([Ledger.TransferAvailable]), or only if nobody else was faster ([Ledger.TransferIf]).
 //
+// Projections follow the books without gaps or duplicates: [Ledger.Changes], [Ledger.Follow].
+//
 // Every call is a function in the schema ledger too, with the same rules, for psql and other languages; the SQLSTATEs stand beside the
 // errors of this package. Reading is SQL on views, and iterators here.
 //
