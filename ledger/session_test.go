@@ -67,7 +67,7 @@ var calls = []struct {
 			return last(l.OpenAccount(ctx, ledger.AccountParams{Name: "new", Asset: "EUR", Min: limit("0"), Metadata: []byte(`{}`)}))
 		},
 		func(ctx context.Context, l *ledger.Ledger, s *scene) error {
-			return last(l.OpenAccount(ctx, ledger.AccountParams{Name: "new", Asset: "XXX"}))
+			return last(l.OpenAccount(ctx, ledger.AccountParams{Name: "new", Asset: "ZZZ"}))
 		}, ledger.ErrAssetNotFound},
 	{"UpdateAccount", true,
 		func(ctx context.Context, l *ledger.Ledger, s *scene) error {
