@@ -69,6 +69,15 @@ var settings = map[string]string{
 // dynamic_shared_memory_type=mmap and temp_file_limit=2GB are set, and it has no network address. The context bounds
 // the start, not the server's life.
 func Start(ctx context.Context, o Options) (*Server, error) {
+	s, err := start(ctx, o)
+	if err != nil && ctx.Err() != nil {
+		// A program that was killed for the context says nothing about this machine.
+		return nil, fmt.Errorf("pgserver: %w: %v", ctx.Err(), err)
+	}
+	return s, err
+}
+
+func start(ctx context.Context, o Options) (*Server, error) {
 	version := o.Version
 	if text := os.Getenv("ANNALS_PG"); version == 0 && text != "" {
 		var err error

@@ -138,7 +138,7 @@ func TestFailuresAreReportedAndLeaveNothing(t *testing.T) {
 	if _, err := Start(cancelled, Options{Own: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("start with a cancelled context: %v", err)
 	}
-	for _, delay := range []time.Duration{1, 3, 6, 10, 15, 25} { // somewhere in the middle
+	for _, delay := range []time.Duration{1, 2, 3, 4, 6, 8, 10, 15, 20, 25, 40} { // somewhere in the middle
 		soon, cancel := context.WithTimeout(t.Context(), delay*time.Millisecond)
 		started, err := Start(soon, Options{Own: true})
 		cancel()
