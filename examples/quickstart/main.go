@@ -24,25 +24,11 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer) (err error) {
-	server, err := pgserver.Start(ctx, pgserver.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if stopErr := server.Stop(); err == nil {
-			err = stopErr
+func run(ctx context.Context, out io.Writer) error {
+	return pgserver.WithPool(ctx, func(pool *pgxpool.Pool) error {
+		if err := ledgerStory(ctx, out, pool); err != nil {
+			return err
 		}
-	}()
-	database, err := server.CreateDatabase(ctx)
-	if err != nil {
-		return err
-	}
-	defer server.DropDatabase(context.WithoutCancel(ctx), database)
-	pool, err := pgxpool.New(ctx, server.ConnString(database))
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return ledgerStory(ctx, out, pool)
+		return volvraStory(ctx, out, pool)
+	})
 }

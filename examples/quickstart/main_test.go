@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/annals-db/annals/internal/pgserver"
 	"github.com/annals-db/annals/ledger"
+	"github.com/annals-db/annals/volvra"
 )
 
 const readme = "../../README.md"
@@ -28,7 +30,7 @@ func TestREADMEShowsTheOutput(t *testing.T) {
 
 // README's Go is taken from the program, so it compiles and runs.
 func TestREADMEShowsTheCode(t *testing.T) {
-	program := read(t, "ledger.go")
+	program := read(t, "ledger.go") + read(t, "volvra.go")
 	blocks := strings.Split(read(t, readme), "```go\n")[1:]
 	if len(blocks) == 0 {
 		t.Fatal("README shows no Go")
@@ -44,7 +46,7 @@ func TestREADMEShowsTheCode(t *testing.T) {
 // README's SQL runs.
 func TestREADMEShowsSQLThatRuns(t *testing.T) {
 	pool := pgserver.Pool(t)
-	if err := ledger.Install(t.Context(), pool); err != nil {
+	if err := errors.Join(ledger.Install(t.Context(), pool), volvra.Install(t.Context(), pool)); err != nil {
 		t.Fatal(err)
 	}
 	blocks := strings.Split(read(t, readme), "```sql\n")[1:]
