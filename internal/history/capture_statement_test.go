@@ -135,7 +135,7 @@ func perform(t *testing.T, plays []play, options []string) {
 
 func (p play) perform(t *testing.T, options string) {
 	if pgserver.Shared(t).Version() < p.since {
-		t.Skip("this server does not have it")
+		t.Skipf("needs PostgreSQL %d", p.since)
 	}
 	pool := installed(t)
 	exec(t, pool, p.setup)
