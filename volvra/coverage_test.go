@@ -149,7 +149,7 @@ func TestFaultChildrenAndPartitions(t *testing.T) {
 		"create table shop.part3 (id int primary key, n int)", "insert into shop.part3 values (25, 1)", "alter table shop.parts attach partition shop.part3 for values from (20) to (30)",
 		"insert into shop.parts values (1, 1), (11, 1), (21, 1)", "update shop.part2 set n = 2", "update shop.part3 set n = 3")
 	for table, want := range map[string]string{"shop.child": "1 update,1 insert", "shop.parts": "25 update,21 update,11 update,21 insert,11 insert,1 insert,25 insert"} {
-		got := strings.Join(column[string](t, pool, `select c1 || ' ' || volvra.operation(op) from annals.h`+column[string](t, pool, "select volvra.covering($1::text::regclass)::text", table)[0]+` order by v desc`), ",")
+		got := strings.Join(column[string](t, pool, `select c1 || ' ' || annals.operation(op) from annals.h`+column[string](t, pool, "select volvra.covering($1::text::regclass)::text", table)[0]+` order by v desc`), ",")
 		if sorted(got) != sorted(want) {
 			t.Errorf("%s: %s, want %s", table, got, want)
 		}

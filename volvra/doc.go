@@ -66,7 +66,7 @@
 //   - A table needs a primary key, or a unique key of not-null columns, that is not INITIALLY DEFERRED. Don't defer a key's check with
 //     SET CONSTRAINTS either.
 //   - Changes in sessions with session_replication_role = replica (logical replication, some loaders) are captured with the option Replica only.
-//   - DROP or a change of type of a key column: call annals.free_key for the history first. A change of type that rewrites the table
+//   - DROP or a change of type of a key column, or of one with long values: call annals.free_key for the history first. A change of type that rewrites the table
 //     interrupts its history, as does dropping a partition: detach it first.
 //   - Without an event trigger, which takes a superuser or a service that allows it, call annals.sync after changing a covered table;
 //     [Volvra.Health] says where. A write that meets a dropped or renamed column fails until then, and says so.

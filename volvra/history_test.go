@@ -178,7 +178,7 @@ func TestFaultHistoryAfterDisable(t *testing.T) {
 	_, err := owner.Disable(ctx, "shop.orders", volvra.DisableOptions{})
 	ok(t, err)
 	v := volvra.New(connectAs(t, conn, reader))
-	if got := life(t, v, "shop.orders", 1); got != "update 1: id 1>-, note a>- (what it became is unknown: coverage ended after it)\ninsert 1: id ->1, note ->a" {
+	if got := life(t, v, "shop.orders", 1); got != "update 1: id 1>-, note a>- (what it became is unknown: history ended after it)\ninsert 1: id ->1, note ->a" {
 		t.Errorf("%s", got)
 	}
 	for _, s := range []volvra.Selection{{Everything: true}, {Tables: []string{"shop.orders"}}} {

@@ -1,12 +1,11 @@
 package volvra
 
 import (
-	"encoding"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/annals-db/annals/internal/history"
 )
 
 // Selection says which changes a call is about. All that is given must hold, so each further criterion narrows it. The zero Selection
@@ -36,17 +35,11 @@ type Selection struct {
 type TransactionID string
 
 // Key identifies a row: the values of the columns of the key by which its table is covered, in that order, as texts.
-type Key []string
+type Key = history.Key
 
 // KeyOf returns the key with these values, one for each column of the key, in its order: see [TableStatus]. Texts, numbers, times, bytes and
 // whatever can marshal itself as text are written as PostgreSQL reads them.
-func KeyOf(values ...any) Key {
-	k := make(Key, len(values))
-	for i, v := range values {
-		k[i] = textOf(v)
-	}
-	return k
-}
+func KeyOf(values ...any) Key { return history.KeyOf(values...) }
 
 // Op is how a [Condition] compares.
 type Op string
@@ -87,11 +80,11 @@ func (c Condition) MarshalJSON() ([]byte, error) {
 	case c.Op == In && v.Kind() == reflect.Slice:
 		list := make([]string, v.Len())
 		for i := range list {
-			list[i] = textOf(v.Index(i).Interface())
+			list[i] = history.Text(v.Index(i).Interface())
 		}
 		out.Value = list
 	default:
-		out.Value = textOf(c.Value)
+		out.Value = history.Text(c.Value)
 	}
 	return json.Marshal(out)
 }
@@ -120,23 +113,4 @@ func (c *Condition) UnmarshalJSON(data []byte) error {
 	err := json.Unmarshal(in.Value, &text)
 	c.Value = text
 	return err
-}
-
-// textOf writes a Go value as a text that PostgreSQL reads as the same value.
-func textOf(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case []byte:
-		return `\x` + hex.EncodeToString(v)
-	case time.Time:
-		return v.Format("2006-01-02T15:04:05.999999999Z07:00")
-	case encoding.TextMarshaler:
-		if text, err := v.MarshalText(); err == nil {
-			return string(text)
-		}
-	case fmt.Stringer:
-		return v.String()
-	}
-	return fmt.Sprint(v)
 }

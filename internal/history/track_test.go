@@ -26,7 +26,7 @@ func ours(t testing.TB, db pgtx.DB) []string {
 	t.Helper()
 	return many[string](t, db, `select format('%s on %s: %s', g.tgname, g.tgrelid::regclass, obj_description(g.oid, 'pg_trigger'))
 		from pg_trigger g join pg_proc p on p.oid = g.tgfoid join pg_class c on c.oid = g.tgrelid
-		where p.pronamespace = 'annals'::regnamespace and not g.tgisinternal and g.tgparentid = 0 order by 1`)
+		where p.pronamespace = 'annals'::regnamespace and c.relnamespace <> p.pronamespace and not g.tgisinternal and g.tgparentid = 0 order by 1`)
 }
 
 // findings are what Check reports, as "what: detail".

@@ -23,17 +23,10 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function volvra.operator_of is 'The comparison operator of a type, qualified; null when the type has no order.';
 
-create function volvra.literal(p_value text, p_type oid) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  -- Without a length: one would cut the value, and select more.
-  select format('%L::%s', p_value, format_type(p_type, -1))
-$$;
-comment on function volvra.literal is 'A value as SQL of a type.';
-
 create function volvra.check_value(p_value text, p_type oid, p_what text) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-  execute 'select ' || volvra.literal(p_value, p_type);
+  execute 'select ' || annals.literal(p_value, p_type);
 exception when others then
   perform volvra.refuse('VO005', format('%s: %s', p_what, sqlerrm), format('It takes a value of type %s, as text.', format_type(p_type, -1)));
 end $$;
@@ -217,7 +210,7 @@ begin
     -- One array for keys of one column, so that the index on the key finds them; otherwise alternatives.
     select case when cardinality(t.key) = 1 and y.typarray <> 0 and y.typcategory <> 'A' then format('%s.c%s %s any (%L::%s[])', a, t.key[1], annals.key_operator(t.id, 1),
                        (select array_agg(k->>0) from jsonb_array_elements(s->'keys') k), format_type(x.atttypid, -1))
-                else '(' || (select string_agg((select string_agg(format('%s.c%s %s %s', a, u.n, annals.key_operator(t.id, u.i::int), volvra.literal(k->>(u.i - 1)::int, y.atttypid)), ' and ' order by u.i)
+                else '(' || (select string_agg((select string_agg(format('%s.c%s %s %s', a, u.n, annals.key_operator(t.id, u.i::int), annals.literal(k->>(u.i - 1)::int, y.atttypid)), ' and ' order by u.i)
                                                 from unnest(t.key) with ordinality u (n, i)
                                                 join pg_attribute y on y.attrelid = format('annals.h%s', t.id)::regclass and y.attname = format('c%s', u.n)), ' or ')
                              from jsonb_array_elements(s->'keys') k) || ')' end
@@ -272,9 +265,9 @@ begin
       when 'is null' then format('%s is null', col)
       when 'is not null' then format('%s is not null', col)
       when 'like' then format('%s::text operator(pg_catalog.~~) %L::text', col, c->>'value')
-      when 'in' then format('%s %s any (array[%s])', col, volvra.operator_of(x.type, 3), (select string_agg(volvra.literal(v, x.type), ', ') from jsonb_array_elements_text(c->'value') v))
-      when '<>' then format('not (%s %s %s)', col, volvra.operator_of(x.type, 3), volvra.literal(c->>'value', x.type))
-      else format('%s %s %s', col, volvra.operator_of(x.type, case c->>'op' when '<' then 1 when '<=' then 2 when '=' then 3 when '>=' then 4 when '>' then 5 end), volvra.literal(c->>'value', x.type)) end;
+      when 'in' then format('%s %s any (array[%s])', col, volvra.operator_of(x.type, 3), (select string_agg(annals.literal(v, x.type), ', ') from jsonb_array_elements_text(c->'value') v))
+      when '<>' then format('not (%s %s %s)', col, volvra.operator_of(x.type, 3), annals.literal(c->>'value', x.type))
+      else format('%s %s %s', col, volvra.operator_of(x.type, case c->>'op' when '<' then 1 when '<=' then 2 when '=' then 3 when '>=' then 4 when '>' then 5 end), annals.literal(c->>'value', x.type)) end;
   end loop;
   return '(' || nullif(array_to_string(parts, ' and '), '') || ')';
 end $$;

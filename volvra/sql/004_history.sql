@@ -25,17 +25,12 @@ begin
   -- What the row was, and what it became: both only of the columns that where names.
   select t.relation into relation from annals.tracked t where t.id = p_tracked and t.ended_v is null;
   select string_agg(format('case when %s = any (%I.missing) then %s else %I.c%s end as c%s', n, p_alias, x.kept, p_alias, n, n), ', '), string_agg(format('%s as c%s', x.kept, n), ', ') into before, after
-    from (select s.n, volvra.kept_value(p_tracked, s.n, relation, p_alias) as kept
+    from (select s.n, annals.kept_value(p_tracked, s.n, relation, p_alias) as kept
           from (select distinct volvra.stored_column(p_tracked, c->>'column') as s from jsonb_array_elements(p_selection->'where') c) d, lateral (select (d.s).n) s) x;
   return format('%s and (%I.op in (''u'', ''d'', ''t'') and (select %s from (select %s) image) or %I.op in (''u'', ''i'', ''n'') and (select %s from (select %s) image))',
     volvra.entry_condition(p_tracked, p_selection, p_alias), p_alias, condition, before, p_alias, condition, after);
 end $$;
 comment on function volvra.listing_condition is 'SQL, on a row of a history''s view under an alias: a checked selection selects it.';
-
-create function volvra.operation(p_op "char") returns text
-language sql immutable set search_path = pg_catalog, pg_temp
-return case lower(p_op::text) when 'i' then 'insert' when 'u' then 'update' when 'd' then 'delete' when 't' then 'truncate' end;
-comment on function volvra.operation is 'What an entry stands for; null for the moves of a row to another key, which are updates.';
 
 create function volvra.selected_entries(p_selection jsonb) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
@@ -57,8 +52,8 @@ declare
 begin
   return query execute format($query$
     with counted as (
-      select e."table", e.epoch, e.xid, e.at, min(e.login) as login, max(e.ctx) as ctx, min(e.v) as first_v, max(e.v) as last_v, volvra.operation(e.op) as operation, count(*) as n
-      from (%s) e group by 1, 2, 3, 4, volvra.operation(e.op)),
+      select e."table", e.epoch, e.xid, e.at, min(e.login) as login, max(e.ctx) as ctx, min(e.v) as first_v, max(e.v) as last_v, annals.operation(e.op) as operation, count(*) as n
+      from (%s) e group by 1, 2, 3, 4, annals.operation(e.op)),
     per_table as (
       select c.epoch, c.xid, c.at, min(c.login) as login, max(c.ctx) as ctx, min(c.first_v) as first_v, max(c.last_v) as last_v, sum(c.n) filter (where c.operation is not null) as n,
              c."table", jsonb_object_agg(c.operation, c.n) filter (where c.operation is not null) as counts
@@ -89,7 +84,7 @@ begin
   return query execute format($query$
     select %s, count(*) filter (where o = 'insert'), count(*) filter (where o = 'update'), count(*) filter (where o = 'delete'), count(*) filter (where o = 'truncate'),
            count(distinct (e.epoch, e.xid)), min(e.at), max(e.at)
-    from (select x.*, volvra.operation(x.op) as o from (%s) x) e
+    from (select x.*, annals.operation(x.op) as o from (%s) x) e
     left join (select distinct on (c.hash, c.login) * from annals.context c) w on w.hash = e.ctx and w.login = e.login
     where o is not null group by 1 order by 1$query$, key, volvra.selected_entries(s));
 end $$;

@@ -180,7 +180,7 @@ $q$, p_tracked, c.entry, c.today, condition, same, base_same, volvra.base_table(
 
   if (select r.relrowsecurity from pg_class r where r.oid = t.relation) then
     -- What lies between entries that the caller sees is not theirs.
-    hidden := format('row_security_active(%1$s::oid) and exists (select from (select distinct %2$s from %%1$s) k, unnest(volvra.positions_of(%3$s, array[%4$s])) place where place > %%2$s and not exists (select from annals.h%3$s e where %5$s and e.v = place))',
+    hidden := format('row_security_active(%1$s::oid) and exists (select from (select distinct %2$s from %%1$s) k, unnest(annals.positions_of(%3$s, array[%4$s])) place where place > %%2$s and not exists (select from annals.h%3$s e where %5$s and e.v = place))',
       t.relation::oid, (select string_agg(format('i.c%s', k), ', ') from unnest(t.key) k), p_tracked, (select string_agg(format('k.c%s::text', k), ', ' order by i) from unnest(t.key) with ordinality u (k, i)), same);
   end if;
 

@@ -104,59 +104,6 @@ begin
 end $$;
 comment on function volvra.check_reach is 'The history that tells how a table was at a moment, and whether today''s rows tell it too; an error when none does.';
 
-create function volvra.key_join(p_tracked int, p_left text, p_right text) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-begin
-  return (
-  select string_agg(format('%s %s %s', format(p_left, u.n, c.name), annals.key_operator(t.id, u.i::int), format(p_right, u.n, c.name)), ' and ' order by u.i)
-  from annals.tracked t, unnest(t.key) with ordinality u (n, i) join annals.tracked_column c on c.n = u.n where t.id = p_tracked and c.tracked = t.id);
-end $$;
-comment on function volvra.key_join is 'SQL that compares two keys; each side is a format of the number (%1$s) and name (%2$I) of a key column.';
-
-create function volvra.key_is(p_tracked int, p_key text[], p_side text) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-begin
-  return (
-  select string_agg(format('%s %s %s', format(p_side, u.n, c.name), annals.key_operator(t.id, u.i::int), volvra.literal(p_key[u.i], a.atttypid)), ' and ' order by u.i)
-  from annals.tracked t, unnest(t.key) with ordinality u (n, i) join annals.tracked_column c on c.n = u.n
-  join pg_attribute a on a.attrelid = format('annals.h%s', p_tracked)::regclass and a.attname = format('c%s', u.n)
-  where t.id = p_tracked and c.tracked = t.id and p_key is not null);
-end $$;
-comment on function volvra.key_is is 'SQL that compares a key with given values; null without any.';
-
-create function volvra.source(p_table regclass) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-begin
-  -- Tables that inherit have histories of their own.
-  return (
-  select case when c.relkind = 'p' then '' else 'only ' end || p_table from pg_class c where c.oid = p_table);
-end $$;
-comment on function volvra.source is 'A table as it stands in FROM, without the rows of tables that inherit from it.';
-
-create function volvra.nests(p_tracked int) returns boolean
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-begin
-  return exists (select from annals.segment s where s.tracked = p_tracked and s.nests);
-end $$;
-comment on function volvra.nests is 'Whether positions alone don''t order the entries of one transaction.';
-
-create function volvra.kept_value(p_tracked int, p_n int, p_table regclass, p_alias text) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-begin
-  -- A value that an update left as it was is not stored: it is that of the next entry which holds it, else today's. So it is for any
-  -- entry what the column became by it.
-  return (
-  select format('(select y.c from (select x.c, x.later, x.first, x.start, x.v from (select x.c%1$s as c, x.missing, x.start, x.v, x.op, (x.epoch, x.xid) <> (%2$I.epoch, %2$I.xid) as later, min(x.v) over (partition by x.epoch, x.xid) as first
-      from annals.h%3$s x where %4$s and (x.v > %2$I.v%6$s)) x
-      where x.op in (''u'', ''d'', ''t'', ''U'', ''D'', ''T'') and (x.later or (x.start, x.v) > (%2$I.start, %2$I.v)) and not coalesce(%1$s = any (x.missing), false)
-    %5$s) y order by y.later, y.first, y.start, y.v limit 1)',
-    p_n, p_alias, p_tracked, volvra.key_join(p_tracked, 'x.c%1$s', p_alias || '.c%1$s'), 
-    'union all select ' || format('b.%I, true, 9223372036854775807, 0, 0 from ', c.name) || volvra.source(p_table) || ' b where ' || volvra.key_join(p_tracked, 'b.%2$I', p_alias || '.c%1$s'),
-    case when volvra.nests(p_tracked) then format(' or (x.epoch, x.xid) = (%1$I.epoch, %1$I.xid)', p_alias) else '' end)
-  from annals.tracked_column c where c.tracked = p_tracked and c.n = p_n);
-end $$;
-comment on function volvra.kept_value is 'SQL for the value of a column that an entry lacks because it did not change. Without a table, today''s row is not asked.';
-
 create function volvra.past_columns(p_tracked int, p_table regclass, p_moment volvra.moment, p_today boolean)
 returns table (name name, old text, today text, computed text)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -181,7 +128,7 @@ begin
     left join lateral (select g.closed_by from annals.segment g where g.tracked = p_tracked and g.number < k.first order by g.number desc limit 1) before on true)
   select attname,
     case when absent or expression is not null then format('null::%s', type)
-         when lacking and not is_key then format('case when %s = any (u.missing) then %s else u.c%s end::%s', n, case when first is null then 'null' else volvra.kept_value(p_tracked, n, case when p_today then p_table end, 'u') end, n, type)
+         when lacking and not is_key then format('case when %s = any (u.missing) then %s else u.c%s end::%s', n, case when first is null then 'null' else annals.kept_value(p_tracked, n, case when p_today then p_table end, 'u') end, n, type)
          else format('u.c%s::%s', n, type) end,
     case when absent then format('null::%s', type) else format('b.%I', attname) end,
     case when expression is not null and not absent then format('(%s)::%s', expression, type) end
@@ -197,7 +144,7 @@ declare
 begin
   -- Of all entries, so it reads the segments. It tells that and when a row changed, never what or how.
   execute (select format('select e.v from (select e.*, min(e.v) over (partition by e.epoch, e.xid) as first from (%s) e where %s) e order by e.first, e.start, case e.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, e.v limit 1',
-      string_agg(format('select s.v, s.xid, %s as epoch, s.at, s.op, %s as start from %s s where %s', s.epoch, case when s.nests then 'coalesce(s.start, s.v)' else 's.v' end, s.relation, volvra.key_is(p_tracked, p_key, 's.c%1$s')), ' union all '),
+      string_agg(format('select s.v, s.xid, %s as epoch, s.at, s.op, %s as start from %s s where %s', s.epoch, case when s.nests then 'coalesce(s.start, s.v)' else 's.v' end, s.relation, annals.key_is(p_tracked, p_key, 's.c%1$s')), ' union all '),
       volvra.unseen(m, 'e'))
     from annals.segment s join annals.tracked t on t.id = s.tracked where t.id = p_tracked and t.key <@ s.columns) into first;
   return first;
@@ -207,7 +154,7 @@ comment on function volvra.first_unseen is 'Position of the earliest entry of a 
 create function volvra.past_query(p_tracked int, p_today boolean, p_table regclass, p_moment volvra.moment, p_text text, p_key text[]) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-  mixed boolean := volvra.nests(p_tracked);
+  mixed boolean := annals.nests(p_tracked);
   keys text;
   shown text;
   old text;
@@ -230,10 +177,10 @@ with unseen as materialized (
 select %7$s from (select %8$s from unseen u where u.op in ('u', 'd', 't', 'U', 'D', 'T')%9$s) as %10$I
 union all
 select %11$s from %12$s b where %13$s and not exists (select from unseen u where %14$s)%15$s%16$s$query$,
-    keys, case when mixed then format('min(e.v) over (partition by %s, e.epoch, e.xid)', keys) else '0' end, p_tracked, volvra.unseen(p_moment, 'e'), ' and ' || volvra.key_is(p_tracked, p_key, 'e.c%1$s'),
+    keys, case when mixed then format('min(e.v) over (partition by %s, e.epoch, e.xid)', keys) else '0' end, p_tracked, volvra.unseen(p_moment, 'e'), ' and ' || annals.key_is(p_tracked, p_key, 'e.c%1$s'),
     case when mixed then 'e.first, e.start, case e.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, e.v' else 'e.v' end,
-    shown, old, hidden, (select c.relname from pg_class c where c.oid = p_table), today, volvra.source(p_table), p_today::text, volvra.key_join(p_tracked, 'u.c%1$s', 'b.%2$I'),
-    ' and ' || volvra.key_is(p_tracked, p_key, 'b.%2$I'), hidden_today);
+    shown, old, hidden, (select c.relname from pg_class c where c.oid = p_table), today, annals.source(p_table), p_today::text, annals.key_join(p_tracked, 'u.c%1$s', 'b.%2$I'),
+    ' and ' || annals.key_is(p_tracked, p_key, 'b.%2$I'), hidden_today);
 end $$;
 comment on function volvra.past_query is 'SQL for the rows of a table at a moment, which is given also as its text: all, or the one with a key.';
 

@@ -71,7 +71,7 @@ begin
             and (e.xid is null
               -- or its last entry is of a transaction that had ended before its own began
               or e.xid::text::bigint < b.made and (%9$s exists (select from annals.tick k where k.epoch = %8$s and k.upper_xid::text::bigint <= b.made and e.xid < k.upper_xid and pg_visible_in_snapshot(e.xid, k.snapshot)))))$query$,
-        leaf.name, least(100, 100000.0 / leaf.blocks), format('(%s,0)', greatest(leaf.blocks - 100, 0)), known, volvra.key_join(p_tracked, 'e.c%1$s', 'b.%2$I'), c.xid, p_tracked, c.epoch,
+        leaf.name, least(100, 100000.0 / leaf.blocks), format('(%s,0)', greatest(leaf.blocks - 100, 0)), known, annals.key_join(p_tracked, 'e.c%1$s', 'b.%2$I'), c.xid, p_tracked, c.epoch,
         case when current_setting('track_commit_timestamp') = 'on' then 'pg_xact_commit_timestamp(b.made::text::xid) <> pg_xact_commit_timestamp(e.xid::text::xid) or' else '' end) into found;
       if found then
         return query select 'uncaptured write', format('rows of %s are newer than their history: something wrote them past capture', leaf.name);
@@ -89,7 +89,7 @@ begin
           where e.v > %3$s and exists (select from %4$s n where n.ctid >= %5$L::tid and %6$s)) e
         order by %1$s, e.first desc, e.start desc, case e.op when 'm' then 1 when 'n' then 2 when 'i' then 2 else 0 end desc, e.v desc) e
       where e.op in ('i', 'n', 'u', 'U') and not exists (select from %7$s b where %8$s))$query$,
-    keys, known, gap_v, s.relation, format('(%s,0)', greatest(blocks - 100, 0)), volvra.key_join(p_tracked, 'n.c%1$s', 'e.c%1$s'), volvra.source(t.relation), volvra.key_join(p_tracked, 'b.%2$I', 'e.c%1$s')) into found;
+    keys, known, gap_v, s.relation, format('(%s,0)', greatest(blocks - 100, 0)), annals.key_join(p_tracked, 'n.c%1$s', 'e.c%1$s'), annals.source(t.relation), annals.key_join(p_tracked, 'b.%2$I', 'e.c%1$s')) into found;
   if found then
     return query select 'uncaptured write', format('rows of %s are gone without history: something deleted them past capture', t.relation);
   end if;

@@ -99,9 +99,9 @@ begin
         select %7$s from (select %8$s from unseen u where u.op in ('u', 'd', 't', 'U', 'D', 'T')) as %9$I
         union all select %10$s from %11$s b where %12$s and %5$s and not exists (select from unseen)$query$,
     t.relation,
-    case when volvra.nests(p_tracked) then ', min(e.v) over (partition by e.epoch, e.xid) as first' else '' end, p_tracked, keys.old, shape,
-    case when volvra.nests(p_tracked) then ' order by first, e.start, case e.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, e.v' else ' order by e.v' end,
-    columns.shown, columns.old, t.table_name, columns.today, volvra.source(t.relation), keys.today);
+    case when annals.nests(p_tracked) then ', min(e.v) over (partition by e.epoch, e.xid) as first' else '' end, p_tracked, keys.old, shape,
+    case when annals.nests(p_tracked) then ' order by first, e.start, case e.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, e.v' else ' order by e.v' end,
+    columns.shown, columns.old, t.table_name, columns.today, annals.source(t.relation), keys.today);
   execute format($function$create or replace function volvra.h%1$s_row(p_row anyelement, p_key text[], p_moment text) returns setof anyelement
 language plpgsql stable rows 1 set search_path = pg_catalog, pg_temp as %2$L$function$, p_tracked, format($body$
 #variable_conflict use_column

@@ -85,7 +85,8 @@ create table annals.tracked (
   pruned_xid xid8,
   ended_v bigint,
   ended_at timestamptz,
-  ended_why text
+  ended_why text,
+  version bigint not null default nextval('annals.v')
 );
 create unique index tracked_once on annals.tracked (relation_oid, epoch) where ended_v is null;
 comment on table annals.tracked is 'Tables whose changes are or were captured. A table that is tracked again gets another row.';
@@ -117,7 +118,18 @@ comment on column annals.tracked.pruned_xid is 'Highest transaction of a pruned 
 comment on column annals.tracked.ended_v is 'Position at which capture ended; null while it goes on.';
 comment on column annals.tracked.ended_at is 'When capture ended.';
 comment on column annals.tracked.ended_why is 'Why capture ended.';
+comment on column annals.tracked.version is 'Another one whenever the row changes or the history is interrupted: who remembers it need not look at all that says how far back the history tells.';
 comment on index annals.tracked_once is 'A table has at most one history that goes on.';
+
+create function annals.count_version() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  new.version := nextval('annals.v');
+  return new;
+end $$;
+comment on function annals.count_version is 'Gives a changed row another version.';
+create trigger count_version before update on annals.tracked for each row execute function annals.count_version();
+comment on trigger count_version on annals.tracked is 'Keeps the version.';
 
 create table annals.tracked_column (
   tracked int not null references annals.tracked on delete cascade,
@@ -218,6 +230,16 @@ comment on column annals.gap.login is 'OID of the session''s role.';
 comment on column annals.gap.why is 'What happened.';
 comment on column annals.gap.lossless is 'An image of every row had been saved just before, so earlier states can be told all the same.';
 comment on index annals.gap_tracked is 'Finds the interruptions of a history.';
+
+create function annals.count_gap() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update annals.tracked t set version = default where t.id = new.tracked;
+  return null;
+end $$;
+comment on function annals.count_gap is 'Gives a history that is interrupted another version.';
+create trigger count_gap after insert on annals.gap for each row execute function annals.count_gap();
+comment on trigger count_gap on annals.gap is 'Keeps the version of the history.';
 
 create table annals.move (
   tracked int not null references annals.tracked on delete cascade,

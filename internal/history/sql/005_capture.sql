@@ -151,7 +151,7 @@ comment on function annals.same_value is 'The condition that an update left a co
 create function annals.names_wide(tracked int) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
   -- BEFORE triggers may change columns that the update does not name.
-  select t.update_form = 'row' and t.wide <> '{}' and not annals.may_change_key(t.relation, array(select c.name from annals.captured(t.id) c where c.wide_bit is not null))
+  select t.update_form = 'row' and t.wide <> '{}' and not t.key_free and not annals.may_change_key(t.relation, array(select c.name from annals.captured(t.id) c where c.wide_bit is not null))
   from annals.tracked t where t.id = names_wide.tracked
 $$;
 comment on function annals.names_wide is 'Whether an update that changes a wide column must name it.';

@@ -308,6 +308,29 @@ begin
 end $$;
 comment on function annals.end_tracking is 'Notes that a history has ended, and drops its triggers and capture functions.';
 
+create function annals.drop_history(p_tracked int) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  s regclass;
+begin
+  if not exists (select from annals.tracked t where t.id = p_tracked and t.ended_v is not null) then
+    perform annals.refuse('AN005', format('history %s goes on, or there is none', p_tracked), 'End it with annals.untrack first.');
+  end if;
+  perform set_config('annals.working', 'yes', true);
+  execute format('drop view if exists annals.h%s', p_tracked);
+  begin
+    for s in select g.relation from annals.segment g where g.tracked = p_tracked loop
+      execute format('drop table %s', s);
+    end loop;
+  exception when dependent_objects_still_exist then -- a package's view that was being read when it was to go
+    raise lock_not_available using message = format('%s is being read', s);
+  end;
+  execute (select coalesce(string_agg(format('drop function %s;', p.oid::regprocedure), ''), 'select') from pg_proc p where p.pronamespace = 'annals'::regnamespace and p.proname ~ format('^h%s_[a-z_]+$', p_tracked));
+  delete from annals.tracked t where t.id = p_tracked;
+  perform set_config('annals.working', '', true);
+end $$;
+comment on function annals.drop_history is 'Drops a history that has ended, with all entries.';
+
 create function annals.free_key(p_tracked int) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
@@ -320,10 +343,11 @@ begin
   perform annals.lock_history(t.relation);
   perform set_config('annals.working', 'yes', true);
   update annals.tracked k set key_free = true where k.id = p_tracked;
+  perform annals.write_functions(p_tracked); -- which ask triggers on named columns no more
   perform annals.put_triggers(p_tracked);
   perform set_config('annals.working', '', true);
 end $$;
-comment on function annals.free_key is 'Lets key columns be dropped or get another type: PostgreSQL refuses that for columns which a trigger names, and for the sake of speed those of capture do. Until the next change of the table, or annals.sync, updates are dearer.';
+comment on function annals.free_key is 'Lets columns of the key, and wide ones, be dropped or get another type: PostgreSQL refuses that for columns which a trigger names, and for the sake of speed those of capture do. Until the next change of the table, or annals.sync, updates are dearer.';
 
 create function annals.sync(p_tracked int) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$

@@ -221,13 +221,13 @@ begin
   execute format('comment on view %s is %L', name, format('History of %I.%I, as far as the caller may read the rows.', t.schema_name, t.table_name));
   execute format('revoke all on %s from public', name);
   perform annals.grant_view(name);
-  -- Functions of earlier policies.
+  perform annals.tell_users(p_tracked);
+  -- Functions of earlier policies, which nobody uses any more.
   select array_agg(d.refobjid) into used from pg_depend d join pg_rewrite r on r.oid = d.objid
     where d.classid = 'pg_rewrite'::regclass and d.refclassid = 'pg_proc'::regclass and r.ev_class = to_regclass(name);
   for old in select p.oid from pg_proc p where p.pronamespace = 'annals'::regnamespace and p.proname in (format('h%s_visible', p_tracked), format('h%s_visible_now', p_tracked)) and (p.oid = any (used)) is not true loop
     execute format('drop function %s', old);
   end loop;
-  perform annals.tell_users(p_tracked);
 end $$;
 comment on function annals.write_view is 'Writes the view of a history anew. Waits half a second at most for those who read it.';
 

@@ -34,7 +34,8 @@ begin
                           when a.attname <> c.name then format('column %I is now named %I', c.name, a.attname)
                           when c.type <> format_type(a.atttypid, a.atttypmod) then format('column %I was %s and is %s', c.name, c.type, format_type(a.atttypid, a.atttypmod))
                           else format('whether column %I is generated has changed', c.name) end,
-           coalesce(c.type <> format_type(a.atttypid, a.atttypmod), false)
+           -- Capture finds columns by name: it may have taken another one for this.
+           coalesce(c.type <> format_type(a.atttypid, a.atttypmod), false) or exists (select from pg_attribute y where y.attrelid = t.relation and y.attname = c.name and y.attnum <> c.attnum)
     from (select * from annals.tracked_column x where x.tracked = p_tracked and x.gone_v is null) c
     full join (select * from pg_attribute y where y.attrelid = t.relation and y.attnum > 0 and not y.attisdropped) a on a.attnum = c.attnum
     where a.attnum is null or c.n is null or a.attname <> c.name or c.type <> format_type(a.atttypid, a.atttypmod) or c.generated <> (a.attgenerated <> '');

@@ -1,16 +1,20 @@
 -- Coordinates: exact positions in the history of the database. A coordinate is the marker of the epoch, the snapshot and the end of the log.
 
+-- What every coordinate calls is PL/pgSQL, which keeps its plans: a function in SQL is planned anew for each call from another function.
+-- Called by functions that have set search_path.
 create function annals.home() returns text
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select concat_ws('/', 'annals'::regnamespace::oid, a.attrelid, a.xmin) from pg_attribute a where a.attrelid = 'annals.epoch_marker'::regclass and a.attname = 'marker'
-$$;
+language plpgsql stable as $$
+begin
+  return (select pg_catalog.concat_ws('/', 'annals'::pg_catalog.regnamespace::pg_catalog.oid, a.attrelid, a.xmin) from pg_catalog.pg_attribute a where a.attrelid = 'annals.epoch_marker'::pg_catalog.regclass and a.attname = 'marker');
+end $$;
 comment on function annals.home is 'Which objects the schema is made of, and which transaction made them: others after a restore.';
 
 create function annals.here(out system_identifier bigint, out database oid, out timeline text, out marker uuid)
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
   select s.system_identifier, d.oid, left(pg_walfile_name(pg_current_wal_lsn()), 8), (select m.marker from annals.epoch_marker m where m.only_row)
-  from pg_control_system() s, pg_database d where d.datname = current_database()
-$$;
+    into here.system_identifier, here.database, here.timeline, here.marker from pg_control_system() s, pg_database d where d.datname = current_database();
+end $$;
 comment on function annals.here is 'What identifies the present epoch. On a standby it cannot be told.';
 
 create function annals.is_restored() returns boolean
@@ -23,14 +27,14 @@ comment on function annals.is_restored is 'Whether the database was restored her
 create function annals.epoch_is_present() returns boolean
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  same boolean;
+  e annals.epoch;
 begin
   if pg_is_in_recovery() then -- the primary's rows are here, and the unlogged marker cannot be read
     return not annals.is_restored();
   end if;
-  select (e.system_identifier, e.database, e.timeline, e.marker) is not distinct from (h.system_identifier, h.database, h.timeline, h.marker) into same
-    from annals.here() h left join (select * from annals.epoch order by number desc limit 1) e on e.home = annals.home();
-  return same;
+  select * into e from annals.epoch x order by x.number desc limit 1;
+  return coalesce(e.marker = (select m.marker from annals.epoch_marker m where m.only_row) and e.timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8) and e.home = annals.home()
+                  and e.database = (select d.oid from pg_database d where d.datname = current_database()) and e.system_identifier = (pg_control_system()).system_identifier, false);
 end $$;
 comment on function annals.epoch_is_present is 'Whether coordinates that carry the last noted marker hold here.';
 
@@ -133,15 +137,16 @@ comment on function annals.taken_snapshot is 'The snapshot of the calling statem
 create function annals.coordinate() returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  e int;
   marker uuid;
   s pg_snapshot;
 begin
   if pg_is_in_recovery() then
     perform annals.refuse('AN007', 'a coordinate cannot be taken on a standby: transactions that run look finished there', 'Take it on the primary.');
   end if;
-  e := annals.present_epoch();
-  select x.marker into marker from annals.epoch x where x.number = e;
+  if not annals.epoch_is_present() then
+    perform annals.present_epoch();
+  end if;
+  select x.marker into marker from annals.epoch x order by x.number desc limit 1;
   s := annals.taken_snapshot();
   -- The end of the log is read after the snapshot: what that sees lies before it.
   return format('%s/%s/%s', left(marker::text, 8), s, pg_current_wal_insert_lsn());

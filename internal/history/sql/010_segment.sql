@@ -16,7 +16,7 @@ begin
   select * into s from annals.segment g where g.tracked = p_tracked order by g.number desc limit 1;
   -- Segments grow with the history, so that they stay few: planning a read takes time for each of them.
   if p_bytes is null then
-    p_bytes := greatest(67108864, (select sum(pg_table_size(g.relation)) / 16 from annals.segment g where g.tracked = p_tracked));
+    p_bytes := greatest(16777216, (select sum(pg_table_size(g.relation)) / 16 from annals.segment g where g.tracked = p_tracked));
   end if;
   if s.number is null or pg_table_size(s.relation) < p_bytes or not exists (select from annals.tracked k where k.id = p_tracked and k.ended_v is null) then
     return false;
@@ -32,7 +32,7 @@ begin
   perform set_config('annals.working', '', true);
   return true;
 end $$;
-comment on function annals.rotate is 'Begins a new segment when the present one has grown to so many bytes; by default to 64 MB and a sixteenth of the history. False when it has not, and when annals.sync has to come first.';
+comment on function annals.rotate is 'Begins a new segment when the present one has grown to so many bytes; by default to 16 MB and a sixteenth of the history. False when it has not, and when annals.sync has to come first.';
 
 create function annals.open_writers(p_tracked int, p_among text[]) returns text[]
 language sql volatile set search_path = pg_catalog, pg_temp as $$
@@ -143,9 +143,13 @@ begin
   perform set_config('annals.working', 'yes', true);
   -- The view lets go of the tables first.
   perform annals.write_view(p_tracked);
-  foreach gone in array dropped loop
-    execute format('drop table %s', gone);
-  end loop;
+  begin
+    foreach gone in array dropped loop
+      execute format('drop table %s', gone);
+    end loop;
+  exception when dependent_objects_still_exist then -- a package's view that was being read when it was to go
+    raise lock_not_available using message = format('%s is being read', gone);
+  end;
   perform set_config('annals.working', '', true);
   update annals.tracked k set pruned_v = begins_v, pruned_xid = t.pruned_xid where k.id = p_tracked;
   delete from annals.gap g where g.tracked = p_tracked and g.v < begins_v;

@@ -50,7 +50,7 @@ end $$;
 comment on function annals.follow_all is 'Synchronises the histories that these tables, or tables above them, have.';
 
 create function annals.on_ddl_end() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   relations oid[];
 begin
@@ -87,7 +87,7 @@ end $$;
 comment on function annals.on_rewrite is 'Notes that ALTER TABLE changes the values of a column.';
 
 create function annals.on_drop() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   t int;
 begin
