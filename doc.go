@@ -3,7 +3,8 @@
 // plain SQL from any language:
 //
 //   - [github.com/annals-db/annals/ledger]: a double-entry ledger: accounts, transfers, holds, running balances.
-//   - [github.com/annals-db/annals/volvra]: the history of tables: who changed what, tables as they were, selective undo, tamper evidence.
+//   - [github.com/annals-db/annals/gnomon]: version control for rows: any SQL on tables as they were, diffs, a change feed without gaps.
+//   - [github.com/annals-db/annals/volvra]: the history of tables: who changed what, selective undo, tamper evidence.
 //
 // This package itself holds no code. Start with
 //

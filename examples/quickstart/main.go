@@ -29,6 +29,9 @@ func run(ctx context.Context, out io.Writer) error {
 		if err := ledgerStory(ctx, out, pool); err != nil {
 			return err
 		}
-		return volvraStory(ctx, out, pool)
+		if err := volvraStory(ctx, out, pool); err != nil {
+			return err
+		}
+		return gnomonStory(ctx, out, pool)
 	})
 }

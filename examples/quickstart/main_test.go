@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annals-db/annals/gnomon"
 	"github.com/annals-db/annals/internal/pgserver"
 	"github.com/annals-db/annals/ledger"
 	"github.com/annals-db/annals/volvra"
@@ -30,7 +31,7 @@ func TestREADMEShowsTheOutput(t *testing.T) {
 
 // README's Go is taken from the program, so it compiles and runs.
 func TestREADMEShowsTheCode(t *testing.T) {
-	program := read(t, "ledger.go") + read(t, "volvra.go")
+	program := read(t, "ledger.go") + read(t, "volvra.go") + read(t, "gnomon.go")
 	blocks := strings.Split(read(t, readme), "```go\n")[1:]
 	if len(blocks) == 0 {
 		t.Fatal("README shows no Go")
@@ -46,7 +47,7 @@ func TestREADMEShowsTheCode(t *testing.T) {
 // README's SQL runs.
 func TestREADMEShowsSQLThatRuns(t *testing.T) {
 	pool := pgserver.Pool(t)
-	if err := errors.Join(ledger.Install(t.Context(), pool), volvra.Install(t.Context(), pool)); err != nil {
+	if err := errors.Join(ledger.Install(t.Context(), pool), volvra.Install(t.Context(), pool), gnomon.Install(t.Context(), pool)); err != nil {
 		t.Fatal(err)
 	}
 	blocks := strings.Split(read(t, readme), "```sql\n")[1:]
@@ -54,10 +55,17 @@ func TestREADMEShowsSQLThatRuns(t *testing.T) {
 		t.Fatal("README shows no SQL")
 	}
 	for _, block := range blocks {
-		sql, _, _ := strings.Cut(block, "```")
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Errorf("%v in\n%s", err, sql)
+		script, _, _ := strings.Cut(block, "```")
+		session, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
+		for _, sql := range strings.Split(script, ";\n") {
+			if _, err := session.Exec(t.Context(), sql); err != nil {
+				t.Errorf("%v in\n%s", err, sql)
+			}
+		}
+		session.Release()
 	}
 }
 

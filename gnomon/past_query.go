@@ -1,0 +1,203 @@
+package gnomon
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Query runs a query on the past. The rows must be closed, as pgx's own; pgx.CollectRows does that.
+func (p *Past) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	for again := false; ; again = true {
+		s, err := p.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := s.db.Query(ctx, sql, args...)
+		if err != nil {
+			s.end()
+			if !again && p.reopen(ctx, err) {
+				continue
+			}
+			return nil, ofPast(err)
+		}
+		// The first row tells whether the query is answered at all.
+		r := &pastRows{Rows: rows, end: s.end, peeked: true, more: rows.Next()}
+		if !r.more {
+			rows.Close()
+			if err := rows.Err(); err != nil && !again {
+				r.Close()
+				if p.reopen(ctx, err) {
+					continue
+				}
+				return r, r.Err()
+			}
+		}
+		return r, nil
+	}
+}
+
+// QueryRow runs a query of which one row is wanted.
+func (p *Past) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := p.Query(ctx, sql, args...)
+	if err != nil {
+		return failedRow{err}
+	}
+	return pastRow{rows}
+}
+
+// Exec runs a statement that returns no rows, such as one that is refused.
+func (p *Past) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	rows, err := p.Query(ctx, sql, args...)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	rows.Close()
+	return rows.CommandTag(), rows.Err()
+}
+
+// Begin begins a transaction on the past, for several queries in one: Commit and Rollback end it alike. In the caller's transaction it
+// is a part of that.
+func (p *Past) Begin(ctx context.Context) (pgx.Tx, error) {
+	s, err := p.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := s.db.Begin(ctx)
+	if err != nil {
+		s.end()
+		return nil, err
+	}
+	return &pastTx{Tx: tx, end: s.end}, nil
+}
+
+// reopen reports whether err tells that what was found does not hold any more, and whether it could be found anew.
+func (p *Past) reopen(ctx context.Context, err error) bool {
+	// 42P01, 42703: a view was written anew in between, or the table changed; 0A000: so did the plan of a prepared statement; 40P01: who changed it waited for this.
+	return hasCode(err, "GN008", "42P01", "42703", "0A000", "40P01") && p.open(ctx, p.db) == nil
+}
+
+// ofPast turns a database error into *Error where it is a refusal.
+func ofPast(err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && (pgErr.Code == "25006" || pgErr.Code == "55000") {
+		return &Error{Kind: ErrReadOnly, Message: "the past is read-only: " + pgErr.Message, Hint: "Write to the tables of today, outside of it.", cause: err}
+	}
+	return refused(err)
+}
+
+// pastRows are rows of the past.
+type pastRows struct {
+	pgx.Rows
+	end          func()
+	peeked, more bool
+}
+
+// Next moves to the next row.
+func (r *pastRows) Next() bool {
+	if r.peeked {
+		r.peeked = false
+	} else {
+		r.more = r.Rows.Next()
+	}
+	if !r.more {
+		r.Close()
+	}
+	return r.more
+}
+
+// Close ends the reading, and puts the session back as it was.
+func (r *pastRows) Close() {
+	r.Rows.Close()
+	if r.end != nil {
+		r.end()
+		r.end = nil
+	}
+}
+
+// Err returns what went wrong.
+func (r *pastRows) Err() error { return ofPast(r.Rows.Err()) }
+
+// Scan reads the current row.
+func (r *pastRows) Scan(dest ...any) error {
+	if len(dest) == 1 {
+		if scanner, is := dest[0].(pgx.RowScanner); is {
+			return scanner.ScanRow(r)
+		}
+	}
+	if err := r.Rows.Scan(dest...); err != nil {
+		r.Close()
+		return ofPast(err)
+	}
+	return nil
+}
+
+// pastRow is a row of the past.
+type pastRow struct{ rows pgx.Rows }
+
+// Scan reads the row, or says pgx.ErrNoRows.
+func (r pastRow) Scan(dest ...any) error {
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
+
+type failedRow struct{ err error }
+
+// Scan returns why there is no row.
+func (r failedRow) Scan(...any) error { return r.err }
+
+// pastTx is a transaction on the past.
+type pastTx struct {
+	pgx.Tx
+	end func()
+}
+
+// Query runs a query on the past.
+func (t *pastTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := t.Tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, ofPast(err)
+	}
+	return &pastRows{Rows: rows}, nil
+}
+
+// QueryRow runs a query of which one row is wanted.
+func (t *pastTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := t.Query(ctx, sql, args...)
+	if err != nil {
+		return failedRow{err}
+	}
+	return pastRow{rows}
+}
+
+// Exec runs a statement that returns no rows, such as one that is refused.
+func (t *pastTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	tag, err := t.Tx.Exec(ctx, sql, args...)
+	return tag, ofPast(err)
+}
+
+// Commit ends the transaction.
+func (t *pastTx) Commit(ctx context.Context) error { return t.Rollback(ctx) }
+
+// Rollback ends the transaction.
+func (t *pastTx) Rollback(ctx context.Context) error {
+	if t.end == nil {
+		return pgx.ErrTxClosed
+	}
+	err := t.Tx.Rollback(ctx)
+	t.end()
+	t.end = nil
+	return err
+}
