@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/annals-db/annals/internal/pgtx"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -200,7 +202,7 @@ func (r *feedRun) renew(ctx context.Context, lost context.CancelCauseFunc) {
 			return
 		case taken:
 			until = asked.Add(r.o.Lease)
-		case err == nil, time.Now().After(until), hasCode(err, "GN012"):
+		case err == nil, time.Now().After(until), pgtx.HasCode(err, "GN012"):
 			lost(&Error{Kind: ErrLease, Message: fmt.Sprintf("consumer %q was taken over by another process", r.name), Hint: "Call Run again to wait for it", cause: err})
 			return
 		}

@@ -33,7 +33,7 @@ func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, 
 				list, err = pgx.CollectRows(rows, rowTo[T])
 			}
 			// The view may have another name by now, which Query has found out.
-			if !again && (hasCode(err, "42P01") || errors.Is(err, ErrStale)) {
+			if !again && (pgtx.HasCode(err, "42P01") || errors.Is(err, ErrStale)) {
 				continue
 			}
 		} else {
@@ -45,7 +45,7 @@ func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, 
 				continue
 			}
 			// What the statement names is not the caller's: it is gone for good for this transaction.
-			if hasCode(err, "42P01", "42703") {
+			if pgtx.HasCode(err, "42P01", "42703") {
 				err = stale(table, err)
 			}
 			err = ofPast(err)
@@ -71,7 +71,7 @@ func List[T any](ctx context.Context, p *Past, table, rest string, args ...any) 
 			list, err = pgx.CollectRows(rows, rowTo[T])
 		}
 		// Another view may show the table by now.
-		if err == nil || again || !errors.Is(err, ErrStale) && !hasCode(err, "42P01") {
+		if err == nil || again || !errors.Is(err, ErrStale) && !pgtx.HasCode(err, "42P01") {
 			return list, err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/annals-db/annals/internal/pgtx"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -76,7 +78,7 @@ func (p *Past) Begin(ctx context.Context) (pgx.Tx, error) {
 // reopen reports whether err tells that what was found does not hold any more, and whether it could be found anew.
 func (p *Past) reopen(ctx context.Context, err error) bool {
 	// 42P01, 42703: a view was written anew in between, or the table changed; 0A000: so did the plan of a prepared statement; 40P01: who changed it waited for this.
-	return hasCode(err, "GN008", "42P01", "42703", "0A000", "40P01") && p.open(ctx, p.db) == nil
+	return pgtx.HasCode(err, "GN008", "42P01", "42703", "0A000", "40P01") && p.open(ctx, p.db) == nil
 }
 
 // ofPast turns a database error into *Error where it is a refusal.

@@ -2,8 +2,8 @@ package gnomon
 
 import (
 	"context"
-	_ "embed"
 
+	"github.com/annals-db/annals/internal/history"
 	"github.com/annals-db/annals/internal/pgtx"
 )
 
@@ -14,15 +14,15 @@ const (
 	AdminRole    = "gnomon_admin"    // may also track tables, make checkpoints, and prune
 )
 
-//go:embed roles.sql
-var createRolesSQL string
-
 // CreateRoles creates [ViewerRole], [OperatorRole] and [AdminRole] unless they exist. They can't log in: make people and applications
 // members of them. Roles belong to the cluster, so it takes CREATEROLE, which [Install] does not; several databases may do it at once. It grants
 // nothing: that is what [Grant] is for, in each database.
 func CreateRoles(ctx context.Context, db DB) error {
-	_, err := pgtx.Exec(ctx, db, createRolesSQL)
-	return err
+	return history.CreateRoles(ctx, db, []history.Role{
+		{Name: ViewerRole, Purpose: "May read the past of the tables that it may read"},
+		{Name: OperatorRole, Purpose: "May read the past, set tags and follow changes"},
+		{Name: AdminRole, Purpose: "May decide which tables are tracked and what is pruned"},
+	})
 }
 
 // Grant lets the role viewer read the past, differences and changes; the role operator also set tags and work for consumers of the change feed; and the

@@ -14,9 +14,9 @@ func TestEveryFunctionHasItsPlace(t *testing.T) {
 	_, pool := installed(t)
 	const functions = "pg_proc p where p.pronamespace = 'gnomon'::regnamespace and p.proname !~ '^[hv][0-9]+_'"
 	for what, query := range map[string]string{
-		"not in gnomon.access":         "select p.oid::regprocedure::text from " + functions + " and p.proname not in (select function from gnomon.access)",
-		"in gnomon.access and no more": "select function from gnomon.access where function not in (select p.proname from " + functions + ")",
-		"in gnomon.access twice":       "select function from gnomon.access group by 1 having count(*) > 1",
+		"not in gnomon.access":         "select p.oid::regprocedure::text from " + functions + " and p.proname not in (select function from gnomon.access where schema = 'gnomon')",
+		"in gnomon.access and no more": "select function from gnomon.access where schema = 'gnomon' and function not in (select p.proname from " + functions + ")",
+		"in gnomon.access twice":       "select function from gnomon.access group by schema, function having count(*) > 1",
 		"open to everybody":            "select p.oid::regprocedure::text from " + functions + " and has_function_privilege('public', p.oid, 'execute')",
 		"without a search_path":        "select p.oid::regprocedure::text from " + functions + " and p.prosecdef and not coalesce(p.proconfig::text like '%search_path%', false)",
 		"without a comment":            "select p.oid::regprocedure::text from " + functions + " and obj_description(p.oid, 'pg_proc') is null",

@@ -58,7 +58,7 @@ func AsOfRow[T any](ctx context.Context, v *Volvra, table string, key Key, at Mo
 		}
 		list, err = rowsOf(ctx, v.db, rowTo[T], read.(string), []string(key), string(at))
 		// What is known of the table, or what the connection prepared, may be out of date.
-		if again > 0 || !hasCode(err, "42883", "42704", "42P01", "3F000", "0A000") {
+		if again > 0 || !pgtx.HasCode(err, "42883", "42704", "42P01", "3F000", "0A000") {
 			break
 		}
 		v.rowReaders.Delete(table)

@@ -138,7 +138,7 @@ func (v *Volvra) covering(ctx context.Context, action, sql, table string, argume
 func (v *Volvra) tableName(ctx context.Context, table string) (name string, err error) {
 	err = pgtx.QueryRow(ctx, v.db, []any{&name}, `select pg_catalog.format('%I.%I', n.nspname, c.relname) from pg_catalog.pg_class c
 		join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = pg_catalog.to_regclass($1)`, table)
-	if errors.Is(err, pgx.ErrNoRows) || hasCode(err, "42601", "42602") {
+	if errors.Is(err, pgx.ErrNoRows) || pgtx.HasCode(err, "42601", "42602") {
 		return "", &Error{Kind: ErrNotCovered, Message: "there is no table " + table, Hint: "Name the table as in SQL, with its schema.", Table: table, cause: err}
 	}
 	return name, refused(err)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -107,10 +106,4 @@ func refused(err error) error {
 		e.Key = nil
 	}
 	return e
-}
-
-// hasCode reports whether err is an error of the database with one of these SQLSTATEs.
-func hasCode(err error, codes ...string) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && slices.Contains(codes, pgErr.Code)
 }

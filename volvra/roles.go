@@ -2,8 +2,8 @@ package volvra
 
 import (
 	"context"
-	_ "embed"
 
+	"github.com/annals-db/annals/internal/history"
 	"github.com/annals-db/annals/internal/pgtx"
 )
 
@@ -14,15 +14,15 @@ const (
 	AdminRole    = "volvra_admin"    // may also cover, seal, erase and purge
 )
 
-//go:embed roles.sql
-var createRolesSQL string
-
 // CreateRoles creates [ViewerRole], [OperatorRole] and [AdminRole] unless they exist. They can't log in: make people and applications
 // members of them. Roles are shared by all databases of a cluster, so this needs the attribute CREATEROLE, which [Install] does not, and
 // may be done from several databases at once. It grants them nothing: [Grant] does, in each database.
 func CreateRoles(ctx context.Context, db DB) error {
-	_, err := pgtx.Exec(ctx, db, createRolesSQL)
-	return err
+	return history.CreateRoles(ctx, db, []history.Role{
+		{Name: ViewerRole, Purpose: "May read histories of the tables that it may read"},
+		{Name: OperatorRole, Purpose: "May read histories and undo changes"},
+		{Name: AdminRole, Purpose: "May decide which tables have their history kept"},
+	})
 }
 
 // Grant lets the role viewer read histories, preview, and verify; the role operator also undo, redo and set marks; and the role admin also

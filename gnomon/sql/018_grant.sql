@@ -6,8 +6,8 @@
 
 -- Every function of the schema stands here once, those that belong to a single history or view (gnomon.h<id>_..., gnomon.v<id>_...) apart. A step that adds one
 -- adds it here, too, and the last one calls gnomon.grant_access(null, null, null).
-create view gnomon.access (function, who) with (security_invoker = true) as
-  select unnest(array[
+create view gnomon.access (schema, function, who) with (security_invoker = true) as
+  select 'gnomon', unnest(array[
     'astray', 'at', 'began_before', 'best_checkpoint', 'blame', 'change_condition', 'change_histories', 'change_kept', 'change_key_join', 'change_source', 'change_tables', 'change_top', 'changes',
     'changes_query', 'check', 'check_key', 'column_gone', 'consumer_of', 'consumers', 'diff', 'diff_columns', 'diff_counts', 'diff_image', 'diff_queries', 'diff_query',
     'ended_before', 'enter', 'epoch', 'first_unseen', 'histories_at', 'history', 'history_at', 'history_changes_query', 'holds', 'image_columns', 'is_behind', 'is_known', 'last_entry', 'last_history',
@@ -15,44 +15,27 @@ create view gnomon.access (function, who) with (security_invoker = true) as
     'refuse_name', 'refuse_read', 'refuse_stale', 'routes_at', 'rows_query', 'snapshot_at', 'snapshot_query', 'source_of', 'source_shown', 'status', 'stored_place', 'table_of', 'table_stamp', 'tags',
     'text_of', 'tracked_row', 'unreachable', 'window_query']), 'viewer'
   union all
-  select unnest(array[
+  select 'gnomon', unnest(array[
     'check_tag', 'close_window', 'create_consumer', 'drop_consumer', 'drop_tag', 'lease_consumer', 'move_consumer', 'move_rows', 'move_tag', 'not_leased', 'open_window', 'release_consumer', 'rename_tag',
     'tag', 'unknown_tag']), 'operator'
   union all
-  select unnest(array[
+  select 'gnomon', unnest(array[
     'drop_checkpoint', 'heartbeat', 'maintain', 'maintain_step', 'make_checkpoint', 'prune', 'set_policy', 'sync', 'sync_guards', 'track', 'track_schema', 'untrack']), 'admin'
   union all
-  select unnest(array[
+  select 'gnomon', unnest(array[
     'bound_of_age', 'changes_since', 'computed', 'drop_guard', 'drop_route', 'drop_routes', 'drop_view', 'due_checkpoints', 'entry_arms', 'follow_rights', 'gone_value', 'grant_access', 'is_volvras', 'kept_value', 'key_equals', 'lacking', 'make_schema', 'mirror_rights',
     'on_ddl_end', 'on_drop', 'on_grant', 'on_view', 'past_columns', 'pin_place', 'prune_history', 'reads_tracked', 'shapes', 'thin_ticks', 'try_view', 'unguarded', 'unrouted', 'untrack_all', 'view_obstacle',
-    'view_query', 'view_reads', 'view_text', 'write_entries', 'write_guard', 'write_guards', 'write_refusal', 'write_route', 'write_routes', 'write_shown', 'write_today']), 'owner';
+    'view_query', 'view_reads', 'view_text', 'write_entries', 'write_guard', 'write_guards', 'write_refusal', 'write_route', 'write_routes', 'write_shown', 'write_today']), 'owner'
+  union all
+  select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
+comment on column gnomon.access.schema is 'Schema of the function: gnomon or annals.';
 comment on column gnomon.access.function is 'Name of the function.';
 comment on column gnomon.access.who is 'viewer, operator (who may do all that a viewer may), admin (who may do all that an operator may), or owner (nobody else).';
 
 create function gnomon.grant_access(p_viewer text, p_operator text, p_admin text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-  grantee text;
-  object text;
-begin
-  foreach grantee in array array_remove(array[p_viewer, p_operator, p_admin], null) loop
-    if not exists (select from pg_roles where rolname = grantee) then
-      perform gnomon.refuse('GN006', format('role %L does not exist', grantee), 'Create it first: the function CreateRoles of the Go package does, or CREATE ROLE.');
-    end if;
-  end loop;
-  perform annals.grant_access('gnomon', array_remove(array[p_viewer, p_operator, p_admin], null), array_remove(array[p_admin], null));
-  foreach grantee in array array_remove(array[p_viewer, p_operator, p_admin], null) loop
-    execute format('grant select on gnomon.access, gnomon.history, gnomon.source, gnomon.route, gnomon.checkpoint, gnomon.tag, gnomon.policy, gnomon.validity, gnomon.marker to %I', grantee);
-  end loop;
-  for object, grantee in
-    select p.oid::regprocedure, g.role from pg_proc p join gnomon.access a on a.function = p.proname
-      join (values ('viewer', p_viewer), ('viewer', p_operator), ('viewer', p_admin), ('operator', p_operator), ('operator', p_admin), ('admin', p_admin)) g (who, role) on g.who = a.who
-      where p.pronamespace = 'gnomon'::regnamespace and g.role is not null
-  loop
-    execute format('grant execute on routine %s to %I', object, grantee);
-  end loop;
-end $$;
+language sql set search_path = pg_catalog, pg_temp
+as $$ select annals.grant_access('gnomon', p_viewer, p_operator, p_admin, array['gnomon.access', 'gnomon.history', 'gnomon.source', 'gnomon.route', 'gnomon.checkpoint', 'gnomon.tag', 'gnomon.policy', 'gnomon.validity', 'gnomon.marker']::regclass[]) $$;
 comment on function gnomon.grant_access is 'Lets one role read the past, another one also set tags and work for consumers, and a third also manage (null: none such), and nobody else unless granted otherwise. For the owner; to be called again after an upgrade, and as often as one likes.';
 
 select gnomon.grant_access(null, null, null);

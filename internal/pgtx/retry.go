@@ -26,7 +26,7 @@ const (
 // later is not retryable: the commit may have happened. A lock that was not
 // available in time is not, either: the caller asked not to wait.
 func Retryable(err error) bool {
-	return hasCode(err, serializationFailure, deadlockDetected) || pgconn.SafeToRetry(err)
+	return HasCode(err, serializationFailure, deadlockDetected) || pgconn.SafeToRetry(err)
 }
 
 // Retry calls fn until it returns nil or an error that is not [Retryable], up
@@ -43,7 +43,7 @@ func Retry(ctx context.Context, fn func() error, codes ...string) error {
 	delay := firstDelay
 	for attempt := 1; ; attempt++ {
 		err := fn()
-		if err == nil || !Retryable(err) && !hasCode(err, codes...) {
+		if err == nil || !Retryable(err) && !HasCode(err, codes...) {
 			return err
 		}
 		if attempt == maxAttempts {

@@ -33,7 +33,7 @@ const inFailedTransaction = "25P02"
 
 // notSet explains why a savepoint could not be set.
 func notSet(err error) error {
-	if hasCode(err, inFailedTransaction) {
+	if HasCode(err, inFailedTransaction) {
 		return fmt.Errorf("%w: %w", ErrTxAborted, err)
 	}
 	return err
@@ -54,7 +54,8 @@ func undo(ctx context.Context, db DB, err error) error {
 	return err
 }
 
-func hasCode(err error, codes ...string) bool {
+// HasCode reports whether err is an error of the database with one of these SQLSTATEs.
+func HasCode(err error, codes ...string) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && slices.Contains(codes, pgErr.Code)
 }

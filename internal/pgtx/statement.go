@@ -37,7 +37,7 @@ func Query(ctx context.Context, db DB, read func(rows pgx.Rows) error, sql strin
 	statements := statementsOf(conn)
 	if statements.canPipeline(conn, sql, args) {
 		err := queryPipelined(ctx, db, sender, conn, read, sql, args)
-		if !hasCode(err, cachedPlanChanged) || !statements.forget(ctx, conn, sql) {
+		if !HasCode(err, cachedPlanChanged) || !statements.forget(ctx, conn, sql) {
 			return err
 		}
 	}

@@ -40,28 +40,8 @@ comment on column volvra.access.function is 'Name of the function.';
 comment on column volvra.access.who is 'viewer, operator (who may do all that a viewer may), admin (who may do all that an operator may), or owner (nobody else).';
 
 create function volvra.grant_access(p_viewer text, p_operator text, p_admin text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-  grantee text;
-  object text;
-begin
-  foreach grantee in array array_remove(array[p_viewer, p_operator, p_admin], null) loop
-    if not exists (select from pg_roles where rolname = grantee) then
-      perform volvra.refuse('VO007', format('role %L does not exist', grantee), 'Create it first: the function CreateRoles of the Go package does, or CREATE ROLE.');
-    end if;
-  end loop;
-  perform annals.grant_access('volvra', array_remove(array[p_viewer, p_operator, p_admin], null), array_remove(array[p_admin], null));
-  foreach grantee in array array_remove(array[p_viewer, p_operator, p_admin], null) loop
-    execute format('grant select on volvra.access, volvra.coverage, volvra.marks, volvra.key_change, volvra.retention to %I', grantee);
-  end loop;
-  for object, grantee in
-    select p.oid::regprocedure, g.role from pg_proc p join volvra.access a on a.schema = 'volvra' and a.function = p.proname
-      join (values ('viewer', p_viewer), ('viewer', p_operator), ('viewer', p_admin), ('operator', p_operator), ('operator', p_admin), ('admin', p_admin)) g (who, role) on g.who = a.who
-      where p.pronamespace = 'volvra'::regnamespace and g.role is not null
-  loop
-    execute format('grant execute on routine %s to %I', object, grantee);
-  end loop;
-end $$;
+language sql set search_path = pg_catalog, pg_temp
+as $$ select annals.grant_access('volvra', p_viewer, p_operator, p_admin, array['volvra.access', 'volvra.coverage', 'volvra.marks', 'volvra.key_change', 'volvra.retention']::regclass[]) $$;
 comment on function volvra.grant_access is 'Lets one role view histories, another one also undo, and a third also manage (null: none such), and nobody else unless granted otherwise. For the owner; to be called again after an upgrade, and as often as one likes.';
 
 select volvra.grant_access(null, null, null);

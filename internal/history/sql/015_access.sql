@@ -25,12 +25,18 @@ comment on view annals.access is 'Which functions annals.grant_access lets whom 
 comment on column annals.access.function is 'Name of the function.';
 comment on column annals.access.who is 'viewer, admin (who may do all that a viewer may), or owner (nobody else).';
 
-create function annals.grant_access(p_package name, p_viewers text[], p_admins text[]) returns void
+create function annals.grant_access(p_package name, p_viewer text, p_operator text, p_admin text, p_relations regclass[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
+  roles text[] := array_remove(array[p_viewer, p_operator, p_admin], null);
   grantee text;
   object text;
 begin
+  foreach grantee in array roles loop
+    if not exists (select from pg_roles where rolname = grantee) then
+      perform annals.refuse('AN003', format('role %L does not exist', grantee), 'Create it first: the function CreateRoles of the Go package does, or CREATE ROLE.');
+    end if;
+  end loop;
   -- Everybody may execute a new function, and so it is after restoring a dump without privileges. What belongs to a single history or
   -- view (h<id>_..., v<id>_...) is left alone: it does nothing that its callers could not.
   execute format('revoke all on schema %I, annals from public', p_package);
@@ -42,9 +48,9 @@ begin
                   and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0) loop
     execute format('revoke all on routine %s from public', object);
   end loop;
-  foreach grantee in array p_viewers loop
+  foreach grantee in array roles loop
     execute format('grant usage on schema %I, annals to %I', p_package, grantee);
-    execute format('grant select on annals.access, annals.tracked, annals.tracked_column, annals.tracked_relation, annals.segment, annals.gap, annals.epoch, annals.context, annals.tick, annals.pin to %I', grantee);
+    execute format('grant select on annals.access, annals.tracked, annals.tracked_column, annals.tracked_relation, annals.segment, annals.gap, annals.epoch, annals.context, annals.tick, annals.pin, %s to %I', array_to_string(p_relations, ', '), grantee);
     -- Where rows moved, without their keys.
     execute format('grant select (tracked, xid, left_v, arrived_v) on annals.move to %I', grantee);
     insert into annals.reader (role) values (grantee) on conflict do nothing;
@@ -52,13 +58,14 @@ begin
   for object in select c.oid::regclass from pg_class c where c.relnamespace = 'annals'::regnamespace and c.relkind = 'v' and c.relname ~ '^h[0-9]+$' loop
     perform annals.grant_view(object);
   end loop;
-  for object, grantee in
-    select p.oid::regprocedure, g.role from pg_proc p join annals.access a on a.function = p.proname
-      join (select 'viewer', v from unnest(p_viewers) v union select w, v from unnest(p_admins) v, unnest(array['viewer', 'admin']) w) g (who, role) on g.who = a.who
-      where p.pronamespace = 'annals'::regnamespace
+  for object, grantee in execute format($query$
+    select p.oid::regprocedure, g.role
+    from %I.access a
+    join pg_proc p on p.pronamespace = a.schema::regnamespace and p.proname = a.function
+    join (values ('viewer', $1), ('viewer', $2), ('viewer', $3), ('operator', $2), ('operator', $3), ('admin', $3)) g (who, role) on g.who = a.who
+    where g.role is not null$query$, p_package) using p_viewer, p_operator, p_admin
   loop
     execute format('grant execute on routine %s to %I', object, grantee);
   end loop;
 end $$;
-comment on function annals.grant_access is 'Lets roles read histories and others also keep them up, for a package, and takes away what everybody could do with its schema.';
-
+comment on function annals.grant_access is 'As the view access of a package says, lets roles read histories, work with them, and keep them up, for a package, and takes away what everybody could do with its schema.';
