@@ -33,12 +33,12 @@ const (
 type Change struct {
 	Table     string // as in SQL, with its schema and its present name
 	Operation Operation
-	Key       []string // values of the key columns as text, in the order of the key's index
-	NewKey    []string // of an update that gave the row another key; else nil
-	Old, New  Image    // what the row was, and what it became
+	Key       Key   // values of the key columns as text, in the order of the key's index
+	NewKey    Key   // of an update that gave the row another key; else nil
+	Old, New  Image // what the row was, and what it became
 
 	V           int64     // position of its entry: along one row, later changes have higher ones
-	Transaction string    // id of the transaction
+	Transaction string    // epoch and transaction id, "1:7001"
 	At          time.Time // when that began
 	Last        bool      // nothing of the transaction follows
 	Context     int64     // who made it: annals.context.hash
@@ -67,7 +67,7 @@ func (c *Change) Changed() []string {
 type ChangesOptions struct {
 	Tables     []string    // nil: of all tracked tables
 	Operations []Operation // nil: all
-	Keys       [][]string  // rows with these keys; nil: all
+	Keys       []Key       // rows with these keys; nil: all
 	NoImages   bool        // without old and new rows, which is cheaper
 	Noop       bool        // also updates that changed nothing; without images they always come
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // Image is a row as it was at some time: the values of its columns as PostgreSQL writes them with ISO dates, in UTC. Columns that are not
-// captured, by option or because they are computed, are not in it.
+// captured, by option or because they are computed, are not in it. All columns are that the history ever had: those that the table did not have then, or has no
+// more, are null, unless the history holds their values.
 type Image struct {
 	shape *shape
 	raw   string // a text[] in PostgreSQL's binary form
@@ -56,7 +57,8 @@ func (i Image) Map() map[string]*string {
 	return m
 }
 
-// Scan turns an image into a T, as pgx does with a row: Scan(change.New, pgx.RowToStructByNameLax[Order]).
+// Scan turns an image into a T, as pgx does with a row: Scan(change.New, pgx.RowToMap). A struct needs a field for each column of the image, those that the table
+// has no more included.
 func Scan[T any](i Image, to pgx.RowToFunc[T]) (T, error) {
 	if !i.Known() {
 		var zero T

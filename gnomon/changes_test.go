@@ -107,7 +107,7 @@ func TestChangesTellWhatRowsWereAndBecame(t *testing.T) {
 	delete "Sch ema"."ta""ble" 2 (t:2 o:null select:f) - .
 	update "Sch ema"."ta""ble" 1 => 3 (t:1 o:b select:t) (t:3 o:b select:t) .
 	truncate "Sch ema"."ta""ble" 3 (t:3 o:b select:t) - .`)
-	wants(t, lines(changes(t, g, middle, gnomon.Present, gnomon.ChangesOptions{NoImages: true, Operations: []gnomon.Operation{gnomon.Update, gnomon.Truncate}, Keys: [][]string{{"1"}}})), `
+	wants(t, lines(changes(t, g, middle, gnomon.Present, gnomon.ChangesOptions{NoImages: true, Operations: []gnomon.Operation{gnomon.Update, gnomon.Truncate}, Keys: []gnomon.Key{{"1"}}})), `
 	update "Sch ema"."ta""ble" 1 => 3 - - .`)
 	if n := len(changes(t, g, from, middle, gnomon.ChangesOptions{Noop: true})); n != 5 {
 		t.Fatalf("%d changes with those that change nothing", n)

@@ -41,8 +41,8 @@ func (g *Gnomon) DropCheckpoint(ctx context.Context, id int) error {
 
 // Checkpoints lists all checkpoints, oldest first.
 func (g *Gnomon) Checkpoints(ctx context.Context) ([]Checkpoint, error) {
-	return rowsOf(ctx, g.db, pgx.RowToStructByPos[Checkpoint], `select k.id, t.relation::text, coalesce(k.name, ''), k.coordinate, k.rows, pg_catalog.pg_total_relation_size(k.relation), k.at
-		from gnomon.checkpoint k join annals.tracked t on t.id = k.tracked order by k.id`)
+	return rowsOf(ctx, g.db, pgx.RowToStructByPos[Checkpoint], `select k.id, gnomon.table_of(k.tracked), coalesce(k.name, ''), k.coordinate, k.rows, pg_catalog.pg_total_relation_size(k.relation), k.at
+		from gnomon.checkpoint k order by k.id`)
 }
 
 const lockNotAvailable = "55P03"

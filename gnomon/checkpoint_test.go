@@ -81,3 +81,23 @@ func TestCheckpointsChangeNothing(t *testing.T) {
 		t.Errorf("%d pins are left", n[0])
 	}
 }
+
+// What a place does not see has higher positions than its bound, and other tables' entries take positions, too.
+func TestCheckpointsAmongOtherTables(t *testing.T) {
+	t.Parallel()
+	g, pool := tracked(t)
+	ctx := t.Context()
+	run(t, pool, "create table other (id int primary key)")
+	track(t, g, "public.other")
+	run(t, pool, "insert into shop.orders select i, 'c', i, null from generate_series(1, 3) i", "insert into other values (1), (2), (3)")
+	must[bool](t)(g.Heartbeat(ctx, 0))
+	must[gnomon.Coordinate](t)(g.Tag(ctx, "then", gnomon.Present))
+	run(t, pool, "insert into other select generate_series(10, 100)")
+	must[int](t)(g.MakeCheckpoint(ctx, "shop.orders", gnomon.AtTag("then"), ""))
+	run(t, pool, "update shop.orders set total = 0 where id = 1", "insert into other select generate_series(1000, 1100)")
+	must[bool](t)(g.Heartbeat(ctx, 0))
+	past := must[*gnomon.Past](t)(g.At(ctx, gnomon.AtTag("then")))
+	if list := must[[]order](t)(gnomon.List[order](ctx, past, "shop.orders", "order by id")); len(list) != 3 || *list[0].Total != 1 {
+		t.Errorf("the past is %+v", list)
+	}
+}

@@ -74,11 +74,13 @@
 //     transaction that drops it saves all rows first. A column renamed since stands under its present name. One that got a wider type has that.
 //   - A type that is not wider than the old one, such as integer after text, TRUNCATE where options allow it, disabled triggers and the
 //     like interrupt a history: what was before is [ErrNoHistory].
-//   - Without an event trigger, which takes a superuser or a service that allows it, call [Gnomon.Sync] after changing a tracked table. Until then its past is [ErrStale].
+//   - Without an event trigger, which takes a superuser or a service that allows it, call [Gnomon.Sync] after changing a tracked table, or making a table or view beside it. Until then reading
+//     the past of that schema is [ErrStale].
 //   - Coordinates are not taken on a standby. Reading the past there works.
 //   - Values that volvra erased are null.
 //   - Changes in sessions with session_replication_role = replica are captured with the option Replica only.
-//   - Reading by time is exact for a tick's snapshot; the clock of the server is what it is.
+//   - Reading by time is exact for a tick's snapshot. Times are those of the server's clock: where that is set back, they come twice, and the last tick counts. A time to come
+//     is that of the last tick.
 //
 // # In SQL
 //

@@ -37,7 +37,7 @@ var (
 	ErrNoPlace = errors.New("no place in the past")
 	// ErrUnknownConsumer: there is no such consumer (GN012).
 	ErrUnknownConsumer = errors.New("unknown consumer")
-	// ErrConsumerExists: there is such a consumer already, or it differs (GN013).
+	// ErrConsumerExists: there is such a consumer already (GN013).
 	ErrConsumerExists = errors.New("consumer exists")
 	// ErrLease: another process works for the consumer now (GN014).
 	ErrLease = errors.New("consumer is held by another process")

@@ -48,7 +48,7 @@ type Page struct {
 }
 
 // Handler works for a consumer. What it writes by tx is committed together with the consumer's position, or not at all: exactly once. An
-// error ends the feed.
+// error ends the feed. The transaction is the feed's to end: Commit and Rollback of tx are [ErrInvalid].
 type Handler func(ctx context.Context, tx pgx.Tx, page Page) error
 
 // Feed delivers changes to a consumer. Make one with [Gnomon.Feed].
@@ -80,10 +80,10 @@ func (g *Gnomon) Feed(consumer string, o FeedOptions) *Feed {
 func (f *Feed) Run(ctx context.Context, handle Handler) (err error) {
 	pool, ok := f.g.db.(*pgxpool.Pool)
 	if !ok {
-		return &Error{Kind: ErrInvalid, Message: "a feed needs a pool of connections", Hint: "Make the Gnomon with a *pgxpool.Pool"}
+		return &Error{Kind: ErrInvalid, Message: "a feed needs a pool of connections", Hint: "Make the Gnomon with a *pgxpool.Pool."}
 	}
 	if f.o.PageSize < 1 || f.o.Window < 1 || f.o.Poll < 0 || f.o.Lease < 0 {
-		return &Error{Kind: ErrInvalid, Message: "options of a feed must not be negative", Hint: "Leave them out"}
+		return &Error{Kind: ErrInvalid, Message: "options of a feed must not be negative", Hint: "Leave them out."}
 	}
 	r := &feedRun{Feed: f, pool: pool, handle: handle, lease: newLease()}
 	wake, stop := f.listen(ctx, pool)
@@ -131,7 +131,7 @@ func (f *Feed) Run(ctx context.Context, handle Handler) (err error) {
 }
 
 // All returns the changes of a consumer one by one. The position moves past a page when the loop asks for what comes after it, so a loop
-// that ends early gets the page that it was in again: at least once. The page in which a handler fails, too.
+// that ends early gets the page that it was in again: at least once.
 func (f *Feed) All(ctx context.Context) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		outside := *f
@@ -240,13 +240,24 @@ func (r *feedRun) deliver(ctx context.Context, page Page, move string, args ...a
 		return err
 	}
 	return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
-		if err := r.handle(ctx, tx, page); err != nil {
+		if err := r.handle(ctx, handlersTx{tx}, page); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, move, args...)
 		return err
 	})
 }
+
+// handlersTx is the transaction of a page, which the feed ends: else what the handler wrote would be committed and the position not.
+type handlersTx struct{ pgx.Tx }
+
+var errFeedEnds = &Error{Kind: ErrInvalid, Message: "the feed ends the transaction of a page", Hint: "Return nil to commit it, or an error to roll it back."}
+
+// Commit is refused.
+func (handlersTx) Commit(context.Context) error { return errFeedEnds }
+
+// Rollback is refused.
+func (handlersTx) Rollback(context.Context) error { return errFeedEnds }
 
 // deliverWindow delivers what is left of the window that is open.
 func (r *feedRun) deliverWindow(ctx context.Context) (n int, err error) {

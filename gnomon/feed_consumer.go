@@ -14,7 +14,7 @@ type ConsumerParams struct {
 	Name       string
 	Tables     []string    // nil: all tracked tables, those that are tracked later as well
 	Operations []Operation // nil: all
-	Keys       [][]string  // rows with these keys; nil: all
+	Keys       []Key       // rows with these keys; nil: all
 	NoImages   bool        // without old and new rows
 	Noop       bool        // also updates that changed nothing
 	From       Ref         // where it begins; "" is [Present]

@@ -230,7 +230,7 @@ func TestFeedBeginsWhereItIsTold(t *testing.T) {
 	from := here(t, g)
 	run(t, pool, "insert into "+shopTable+" values (2)")
 	consumer(t, g, gnomon.ConsumerParams{Name: "then", From: from, Tables: []string{shopTable}, Operations: []gnomon.Operation{gnomon.Insert}})
-	consumer(t, g, gnomon.ConsumerParams{Name: "now", Keys: [][]string{{"3"}, {"9"}}})
+	consumer(t, g, gnomon.ConsumerParams{Name: "now", Keys: []gnomon.Key{{"3"}, {"9"}}})
 	consumer(t, g, gnomon.ConsumerParams{Name: "rows", From: from, Snapshot: true})
 	run(t, pool, "insert into "+shopTable+" values (3), (4)", "delete from "+shopTable+" where id in (1, 4)", "update "+shopTable+" set id = 9 where id = 2")
 	for name, want := range map[string]string{

@@ -15,7 +15,7 @@ import (
 // Get returns the row of a table that had a key at the place, and false when there was none. The key is given by one value for each of
 // its columns, in their order in the index that the key is (for most tables the primary key). T is a struct with a field for
 // each column, as pgx.RowToStructByName takes it, or map[string]any. In most cases it is one round trip, and reads of indexes only. Errors are those of [Past], and
-// [ErrInvalid] for a key of another length.
+// [ErrInvalid] for a key of another length; a table that is not tracked is [ErrNotTracked].
 func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, found bool, err error) {
 	for again := false; ; again = true {
 		q, err := p.pointOf(ctx, table)
@@ -58,7 +58,7 @@ func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, 
 }
 
 // List returns the rows of a table at the place. The rest of the query, which can be empty, comes after the name of the table, such as
-// "where customer = $1 order by id". T is as for [Get], errors are those of [Past].
+// "where customer = $1 order by id". T is as for [Get], and so are errors.
 func List[T any](ctx context.Context, p *Past, table, rest string, args ...any) ([]T, error) {
 	for again := false; ; again = true {
 		view, err := p.viewOf(ctx, table)

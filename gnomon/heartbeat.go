@@ -21,8 +21,8 @@ func (g *Gnomon) Heartbeat(ctx context.Context, every time.Duration) (noted bool
 
 // RunHeartbeat calls [Gnomon.Heartbeat] now and every so often until ctx ends, and then returns nil. It carries on after errors, such as those of a
 // server that restarts, and tells them to failed, where that is given. Any number of processes may run it: one of them notes the time. What is asked by
-// time is as exact as it runs often, unless commits carry times, and feeds wait for it to wake them. [ErrInvalid]: every is not above zero, or
-// the handle is in a transaction.
+// time is as exact as it runs often, unless commits carry times, and feeds wait for it to wake them. Only a lack of rights ends it, with the database's
+// error. [ErrInvalid]: every is not above zero, or the handle is in a transaction.
 func (g *Gnomon) RunHeartbeat(ctx context.Context, every time.Duration, failed ...func(error)) error {
 	return g.repeat(ctx, every, failed, func() error {
 		_, err := g.Heartbeat(ctx, every*9/10) // one of two that come at almost the same time
@@ -41,7 +41,11 @@ func (g *Gnomon) repeat(ctx context.Context, every time.Duration, failed []func(
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		if err := fn(); err != nil && ctx.Err() == nil {
+		err := fn()
+		if pgtx.HasCode(err, "42501", "3F000", "42883") { // no rights, or not installed: that does not pass
+			return refused(err)
+		}
+		if err != nil && ctx.Err() == nil {
 			for _, tell := range failed {
 				tell(err)
 			}

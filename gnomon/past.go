@@ -23,7 +23,10 @@ import (
 // row-level security hold, on the rows as they were. System columns such as ctid do not exist there.
 //
 // Columns are those that the table had then, under their present names; excluded ones are not there. Generated columns are computed
-// again, by the expression that they have today.
+// again, by the expression that they have today, and are not there where other columns have changed since. A view that uses a column which did not exist then fails
+// as PostgreSQL says it, with 42703.
+//
+// Statements that end a transaction, such as COMMIT, must not be given: they would end the caller's.
 type Past struct {
 	db        DB
 	ref       Ref

@@ -84,7 +84,7 @@ func (p *Past) reopen(ctx context.Context, err error) bool {
 // ofPast turns a database error into *Error where it is a refusal.
 func ofPast(err error) error {
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && (pgErr.Code == "25006" || pgErr.Code == "55000") {
+	if errors.As(err, &pgErr) && (pgErr.Code == "25006" || pgErr.Code == "55000" && pgErr.File == "rewriteHandler.c") {
 		return &Error{Kind: ErrReadOnly, Message: "the past is read-only: " + pgErr.Message, Hint: "Write to the tables of today, outside of it.", cause: err}
 	}
 	return refused(err)

@@ -25,7 +25,7 @@ func CreateRoles(ctx context.Context, db DB) error {
 	})
 }
 
-// Grant lets the role viewer read the past, differences and changes; the role operator also set tags and work for consumers of the change feed; and the
+// Grant lets the role viewer read the past, differences and changes; the role operator also set tags, run the heartbeat and work for consumers of the change feed; and the
 // role admin also track tables, make checkpoints, set policies and prune. An empty name stands for no role. The view gnomon.access lists who may execute
 // which function.
 //

@@ -53,7 +53,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 		{"viewer", "select * from gnomon.history('shop.orders', '{1}')"}, {"viewer", "select * from gnomon.blame('shop.orders', '{1}')"}, {"viewer", "select * from gnomon.diff('tag:then')"}, {"viewer", "select * from gnomon.diff_counts('tag:then')"},
 		{"viewer", "select * from gnomon.changes('tag:then')"}, {"viewer", "select * from gnomon.status()"}, {"viewer", "select * from gnomon.check()"}, {"viewer", "select * from gnomon.consumers()"}, {"viewer", "select * from gnomon.checkpoint"},
 		{"operator", "select gnomon.tag('t')"}, {"operator", "select gnomon.create_consumer('c', '{}')"},
-		{"admin", "select gnomon.track('shop.other')"}, {"admin", "select gnomon.untrack('shop.orders')"}, {"admin", "select gnomon.make_checkpoint('shop.orders')"}, {"admin", "select * from gnomon.prune('now')"}, {"admin", "select gnomon.heartbeat('0')"},
+		{"admin", "select gnomon.track('shop.other')"}, {"admin", "select gnomon.untrack('shop.orders')"}, {"admin", "select gnomon.make_checkpoint('shop.orders')"}, {"admin", "select * from gnomon.prune('now')"}, {"operator", "select gnomon.heartbeat('0')"},
 		{"admin", "select * from gnomon.maintain()"}, {"admin", "select gnomon.sync('shop.orders')"}, {"admin", "select gnomon.set_policy('shop.orders', '1 day', 5)"},
 		{"owner", "select gnomon.write_routes(1)"}, {"owner", "select * from gnomon.k1"}, {"owner", "select gnomon.grant_access(null, null, null)"}, {"owner", "insert into gnomon.tag values ('x')"}, {"owner", "select * from annals.h1_1"},
 	} {

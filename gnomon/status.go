@@ -54,8 +54,8 @@ func (g *Gnomon) Check(ctx context.Context) ([]Finding, error) {
 	return rowsOf(ctx, g.db, pgx.RowToStructByPos[Finding], `select coalesce("table", ''), what, detail, hint from gnomon.check() order by 1, 2, 3`)
 }
 
-// Sync brings capture up to date with a table that has changed, and what names of its schema mean in the past, where no event trigger does. It returns false when there was nothing to do.
-// [ErrNotTracked]. It waits a second at most for writers.
+// Sync brings capture up to date with a table that has changed, and what names of its schema mean in the past, where no event trigger does. It returns false when
+// the table itself had not changed. [ErrNotTracked]. It waits a second at most for writers.
 func (g *Gnomon) Sync(ctx context.Context, table string) (changed bool, err error) {
 	err = locking(ctx, g.db, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, "select gnomon.sync($1::text::regclass)", table).Scan(&changed)

@@ -21,7 +21,7 @@ type Tag struct {
 }
 
 // Tag names a place. Of a transaction that runs, [Present] is without its own changes. Of tables whose history does not reach back to it, the
-// place tells nothing, as ever. [ErrTagExists]: the name is taken.
+// place tells nothing, as ever. The note is for people; several are joined by spaces. [ErrTagExists]: the name is taken; [ErrInvalid]: it is empty or has more than 200 characters.
 func (g *Gnomon) Tag(ctx context.Context, name string, ref Ref, note ...string) (c Coordinate, err error) {
 	err = pgtx.QueryRow(ctx, g.db, []any{&c}, "select gnomon.tag($1, $2, $3)", name, string(ref), strings.Join(note, " "))
 	return c, refused(err)

@@ -3,6 +3,7 @@ package gnomon
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -91,7 +92,12 @@ func (g *Gnomon) Untrack(ctx context.Context, table string, histories Histories)
 
 // Uninstall ends all tracking and drops the schema gnomon with the views of the past, in one transaction. With KeepHistory the schema annals stays, with all entries, for
 // other packages to go on with and for its owner to read; with DropHistory it goes as well, with the histories that other packages keep.
+//
+// [ErrInvalid]: histories is neither.
 func Uninstall(ctx context.Context, db DB, histories Histories) error {
+	if histories != KeepHistory && histories != DropHistory {
+		return &Error{Kind: ErrInvalid, Message: fmt.Sprintf("histories cannot be %q", string(histories)), Hint: "Say KeepHistory or DropHistory."}
+	}
 	return pgtx.Run(ctx, db, pgx.TxOptions{}, func(tx pgx.Tx) error {
 		var there bool
 		if err := tx.QueryRow(ctx, "select pg_catalog.to_regprocedure('gnomon.untrack_all()') is not null").Scan(&there); err != nil {

@@ -137,6 +137,7 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	g, pool := tracked(t)
 	run(t, pool, "insert into shop.orders values (1, 'ada', 1, null)", "create table shop.other (id int)")
 	must[int](t)(g.MakeCheckpoint(t.Context(), "shop.orders", gnomon.Present, "kept"))
+	refuses(t, gnomon.Uninstall(t.Context(), pool, "all"), gnomon.ErrInvalid)
 	ok(t, gnomon.Uninstall(t.Context(), pool, gnomon.DropHistory))
 	if left := text(t, pool, "select nspname from pg_namespace where nspname ~ 'gnomon|annals' union all select tgname from pg_trigger where not tgisinternal"); left != "" {
 		t.Errorf("left: %s", left)

@@ -30,12 +30,12 @@ begin
   end if;
   if t.ended_v is null and (t.behind or t.off or t.key_lost_v is not null) then
     return jsonb_build_object('code', 'GN001', 'reason', 'not captured', 'table', name,
-      'message', format('changes of %s go by uncaptured, so its past cannot be told', name), 'hint', format('gnomon.check() says why; then call annals.sync(%s).', t.id));
+      'message', format('changes of %s go by uncaptured, so its past cannot be told', name), 'hint', format('gnomon.check() says why; then call gnomon.sync(%L).', name));
   end if;
   -- A command that changed the table does not wait for those who read its past.
   if exists (select from gnomon.history h join annals.segment s on s.tracked = h.tracked and s.number > h.segment where h.tracked = t.id and t.ended_v is null) then
     return jsonb_build_object('code', 'GN008', 'reason', 'views', 'table', name,
-      'message', format('somebody read the past of %s while the table was changed, so the views that show it were not written anew', name), 'hint', format('Call annals.sync(%s).', t.id));
+      'message', format('somebody read the past of %s while the table was changed, so the views that show it were not written anew', name), 'hint', format('Call gnomon.sync(%L).', name));
   end if;
   select * into g from annals.gap x where x.tracked = t.id and not x.lossless
     and (select max(e.number) from annals.epoch e where e.began_v <= x.v) = p.epoch and not pg_visible_in_snapshot(x.xid, p.snapshot) order by x.v desc limit 1;

@@ -41,7 +41,7 @@ begin
   end if;
   perform gnomon.history_at(t.relation, gnomon.place_of(ref));
   if gnomon.is_behind(p_tracked) then
-    perform gnomon.refuse('GN008', format('%s was changed, and its history has not followed', t.relation), format('Call annals.sync(%s).', p_tracked), jsonb_build_object('table', t.relation::text));
+    perform gnomon.refuse('GN008', format('%s was changed, and its history has not followed', t.relation), format('Call gnomon.sync(%L).', t.relation), jsonb_build_object('table', t.relation::text));
   end if;
   perform gnomon.refuse('GN008', format('the history of %s has changed since the past was opened', t.relation), 'Call gnomon.at again. In a REPEATABLE READ transaction that takes another transaction.', jsonb_build_object('table', t.relation::text));
   return false;
@@ -122,10 +122,10 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.lacking is 'Columns of a shape that entries of segments may lack.';
 
-create function gnomon.entry_arms(p_tracked int, p_numbers int[], p_shape int, p_nests boolean) returns text
+create function gnomon.entry_arms(p_tracked int, p_numbers int[], p_shape int, p_nests boolean, p_more text default '') returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   -- Every segment as it is, without a condition: only so PostgreSQL takes the parts of a union for tables.
-  select string_agg(format('select %s, h.v, h.xid, h.op%s%s from %s h',
+  select string_agg(format('select %s, h.v, h.xid, h.op%s%s%s from %s h',
       (select string_agg(case when c.n <> all (s.columns) then format('null::%s%s as c%s', c.type, c."collate", c.n)
                               when format_type(a.atttypid, a.atttypmod) <> c.type and format_type(a.atttypid, -1) <> c.type then format('h.c%s::%s%s as c%1$s', c.n, c.type, c."collate")
                               else format('h.c%s', c.n) end, ', ' order by c.n)
@@ -134,7 +134,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       -- What an entry lacks: it did not change, or its column was gone already.
       (select coalesce(string_agg(case when u.n <> all (s.columns) then format(', true as lacks%s', u.n) when u.n = any (s.wide) then format(', (h.missing & %s) <> 0 as lacks%s', 1::bigint << (array_position(s.wide, u.n) - 1), u.n) else format(', false as lacks%s', u.n) end, '' order by u.n), '')
        from gnomon.lacking(p_tracked, p_numbers, p_shape) u (n)),
-      s.relation), E'\n    union all ' order by s.number)
+      p_more, s.relation), E'\n    union all ' order by s.number)
   from annals.segment s where s.tracked = p_tracked and s.number = any (p_numbers)
 $$;
 comment on function gnomon.entry_arms is 'SQL for the entries of segments, with the columns of a shape.';
@@ -196,7 +196,9 @@ declare
   base text;
   unseen text := '%1$s.v > (select current_setting(''gnomon.bound'', true)::bigint) and pg_visible_in_snapshot(%1$s.xid, (select current_setting(''gnomon.snapshot'', true)::pg_snapshot)) is not true';
   earlier text := 'h.v < u.v';
-  base_v bigint := 9223372036854775807;
+  seen text := '';
+  entries text := arms;
+  more text := '';
   gate text;
   col gnomon.past_column;
   whens text;
@@ -205,15 +207,16 @@ begin
   select * into t from annals.tracked x where x.id = p_tracked;
   if p_checkpoint is not null then
     select * into k from gnomon.checkpoint x where x.id = p_checkpoint;
-    -- The rows of the checkpoint stand right after the last entry that it sees.
-    base_v := k.top_v + 1;
-    unseen := format('%%1$s.v <= %s and ', base_v) || unseen || format(' and pg_visible_in_snapshot(%%1$s.xid, %L) is not false', k.snapshot);
+    -- Of entries only those that the checkpoint may see. Its rows stand after all of them, as today's do.
+    entries := gnomon.entry_arms(p_tracked, p_numbers, p_shape, nests, ', h.v as w');
+    more := format(', %s::bigint as w', k.top_v);
+    seen := format('%%1$s.%%2$s <= %s and pg_visible_in_snapshot(%%1$s.xid, %L) is not false and ', k.top_v, k.snapshot);
   end if;
   if nests then
     earlier := 'case when h.xid = u.xid then (h.start, case h.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, h.v) < (u.start, case u.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, u.v) else h.v < u.v end';
   end if;
-  base := (select format('select %s, %s::bigint as v, null::xid8 as xid, ''u''::"char" as op%s%s from %s t', string_agg(format('t.c%s%s', c.n, c."collate") || case when c."collate" <> '' then ' as c' || c.n else '' end, ', ' order by c.n), base_v,
-      case when nests then ', null::bigint as start' else '' end, (select coalesce(string_agg(format(', false as lacks%s', l), '' order by l), '') from unnest(lacks) l), p_base) from gnomon.past_columns(p_tracked, p_shape) c);
+  base := (select format('select %s, 9223372036854775807::bigint as v, null::xid8 as xid, ''u''::"char" as op%s%s%s from %s t', string_agg(format('t.c%s%s', c.n, c."collate") || case when c."collate" <> '' then ' as c' || c.n else '' end, ', ' order by c.n),
+      case when nests then ', null::bigint as start' else '' end, (select coalesce(string_agg(format(', false as lacks%s', l), '' order by l), '') from unnest(lacks) l), more, p_base) from gnomon.past_columns(p_tracked, p_shape) c);
   -- The one check: the place is one that this history tells by this view, and the caller may read the table.
   gate := format('(select case when strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', x.version, '' '')) > 0 and has_table_privilege(%3$s::oid, ''select'') and row_security_active(%3$s::oid) = %4$s%5$s then true else gnomon.refuse_read(%1$s, %4$s) end from annals.tracked x where x.id = %1$s)',
     p_tracked, p_route, t.relation::oid, p_guarded::text,
@@ -227,7 +230,7 @@ begin
     columns := concat_ws(', ', columns, format('%s as %I', case when whens = '' then format('u.c%s', col.n) else format('case%s else u.c%s end', whens, col.n) end, col.name));
   end loop;
   return format(E'select %s from (\n    %s) u\n  where %s\n    and u.op not in (''i'', ''n'', ''m'') and %s\n    and not exists (select from (\n    %s) h where %s and %s and %s)%s',
-    columns, concat_ws(E'\n    union all ', case when p_base is not null then base end, arms), gate, format(unseen, 'u'), arms, gnomon.key_equals(p_tracked, 'h', 'u'), earlier, format(unseen, 'h'),
+    columns, concat_ws(E'\n    union all ', case when p_base is not null then base end, entries), gate, format(seen || unseen, 'u', 'w'), arms, gnomon.key_equals(p_tracked, 'h', 'u'), earlier, format(seen || unseen, 'h', 'v'),
     case when p_guarded then (select format(E'\n    and case when u.v = 9223372036854775807 then true else annals.h%s_visible(%s) end', p_tracked, string_agg(format('u.c%s', n), ', ' order by i)) from unnest(annals.policy_columns(p_tracked)) with ordinality x (n, i)) else '' end);
 end $$;
 comment on function gnomon.view_query is 'SQL for the rows of a table at the place that is set: from today''s rows or those of a checkpoint (p_base), and the entries of segments.';

@@ -66,7 +66,7 @@ begin
   -- Within the past, another place has views of its own.
   p_schemas := array(select s.schema from unnest(p_schemas) with ordinality s (schema, i) where gnomon.source_shown(s.schema) is null order by s.i);
   -- Else they would mean tables of today.
-  perform gnomon.refuse('GN008', format('%s is new or has changed, and what it means in the past has not followed', x.name), 'Call annals.sync for tracked tables that changed, and then gnomon.sync_guards().', jsonb_build_object('table', x.name))
+  perform gnomon.refuse('GN008', format('%s is new or has changed, and what it means in the past has not followed', x.name), 'Call gnomon.sync for a tracked table that changed, else gnomon.sync_guards().', jsonb_build_object('table', x.name))
     from (select gnomon.astray(p_schemas) as name) x where x.name is not null;
   o.place := gnomon.place_of(p_ref);
   o.outside := p_outside;
@@ -124,7 +124,7 @@ comment on function gnomon.leave is 'Back to the present: what gnomon.at set in 
 create function gnomon.enter(p_place text, p_snapshot text, p_bound text, p_checked text, p_path text, p_outside text, p_role text) returns boolean
 language plpgsql volatile as $$
 begin
-  if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) p_outside or current_user operator(pg_catalog.<>) p_role or not gnomon.holds(p_place) then
+  if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) p_outside or current_user operator(pg_catalog.<>) p_role or not gnomon.holds(p_place) or gnomon.astray(pg_catalog.current_schemas(false)) is not null then
     return false;
   end if;
   perform pg_catalog.set_config('gnomon.place', p_place, true), pg_catalog.set_config('gnomon.snapshot', p_snapshot, true), pg_catalog.set_config('gnomon.bound', p_bound, true),

@@ -45,7 +45,7 @@ begin
   if ref is not null and gnomon.is_known(p_relation) then
     perform gnomon.history_at(p_relation::regclass, gnomon.place_of(ref));
   end if;
-  perform gnomon.refuse('GN009', format('%s is not tracked, so its past is not known', p_name), 'Track it, write its name with its schema to read its rows of today, or open the past with untracked => present.', jsonb_build_object('table', p_name));
+  perform gnomon.refuse('GN009', format('%s is not tracked, so its past is not known', p_name), 'Track it, write its name with its schema to read its rows of today, or open the past with p_untracked => ''present'' (UntrackedAsToday in Go).', jsonb_build_object('table', p_name));
 end $$;
 comment on function gnomon.refuse_name is 'Refuses to read a table or view in the past. Called by guards, in FROM: PostgreSQL neither calls it before the query runs nor reasons it away.';
 

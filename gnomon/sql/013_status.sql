@@ -44,7 +44,7 @@ begin
   return query select gnomon.table_of(c.tracked), c.tracked, c.what, c.detail, c.hint
     from annals.check_capture() c where c.tracked is null or exists (select from gnomon.history h where h.tracked = c.tracked);
   if not exists (select from pg_event_trigger e where e.evtname like 'annals\_%' and annals.is_ours(e.evtfoid)) then
-    return query select null::text, null::int, 'event trigger', 'there are no event triggers: capture does not follow changes of tables by itself', 'Call annals.sync() after each, or install as a role that may create event triggers.';
+    return query select null::text, null::int, 'event trigger', 'there are no event triggers: capture does not follow changes of tables by itself', 'Call gnomon.sync() after each, or install as a role that may create event triggers.';
   end if;
   return query select format('%I.%I', s.schema_name, u.name), null::int, 'name', 'what it means in the past has not followed', 'Call gnomon.sync_guards().'
     from gnomon.source s cross join lateral gnomon.unguarded(s.id) u (name);

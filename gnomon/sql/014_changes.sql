@@ -80,24 +80,11 @@ begin
       from annals.h%2$s z where %3$s and (z.v > x.v%4$s)) z
       where z.op in (''u'', ''d'', ''t'', ''U'', ''D'', ''T'') and (z.later or (z.start, z.v) > (x.start, x.v)) and not coalesce(%5$s = any (z.missing), false)
     %6$s) y order by y.later, y.first, y.start, y.v limit 1)',
-    gnomon.text_of('z.c' || p_n, p_type), p_tracked, gnomon.change_key_join(p_tracked, 'z.c%1$s', 'x.c%1$s'), case when p_nests then ' or z.xid = x.xid' else '' end, p_n,
-    'union all select ' || gnomon.text_of('b.' || quote_ident(c.name), p_type) || ', true, 9223372036854775807, 0, 0 from ' || gnomon.change_source(t.relation) || ' b where ' || gnomon.change_key_join(p_tracked, 'b.%2$I', 'x.c%1$s'))
+    gnomon.text_of('z.c' || p_n, p_type), p_tracked, annals.key_join(p_tracked, 'z.c%1$s', 'x.c%1$s'), case when p_nests then ' or z.xid = x.xid' else '' end, p_n,
+    'union all select ' || gnomon.text_of('b.' || quote_ident(c.name), p_type) || ', true, 9223372036854775807, 0, 0 from ' || annals.source(t.relation) || ' b where ' || annals.key_join(p_tracked, 'b.%2$I', 'x.c%1$s'))
   from annals.tracked t left join annals.tracked_column c on c.tracked = t.id and c.n = p_n and c.gone_v is null and t.ended_v is null where t.id = p_tracked);
 end $$;
 comment on function gnomon.change_kept is 'SQL for a value that an entry x of a history lacks.';
-
-create function gnomon.change_key_join(p_tracked int, p_left text, p_right text) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  select string_agg(format('%s %s %s', format(p_left, u.n, c.name), annals.key_operator(t.id, u.i::int), format(p_right, u.n, c.name)), ' and ' order by u.i)
-  from annals.tracked t, unnest(t.key) with ordinality u (n, i) join annals.tracked_column c on c.n = u.n where t.id = p_tracked and c.tracked = t.id
-$$;
-comment on function gnomon.change_key_join is 'SQL that compares two keys; each side is a format of the number (%1$s) and name (%2$I) of a key column.';
-
-create function gnomon.change_source(p_table regclass) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  select case when c.relkind = 'p' then '' else 'only ' end || format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = p_table
-$$;
-comment on function gnomon.change_source is 'A table as it stands in FROM, without the rows of tables that inherit from it.';
 
 create function gnomon.next_of(p_tracked int, p_v bigint, p_key text[]) returns bigint
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -203,7 +190,7 @@ begin
     after := 'case when e.op not in (''u'', ''U'', ''i'', ''n'') then null when e.next_v is not null then e.next_img';
     if not ahead then
       lookup := format($query$ left join lateral (select x.v, x.op, %1$s as img from (select x.*%2$s from annals.h%3$s x where %4$s and x.epoch = %5$s and x.v > %6$s and not %7$s) x order by %8$s limit 1) n on e.next_v is null and e.op in ('u', 'U', 'i', 'n')$query$,
-        image, case when nests then ', min(x.v) over (partition by x.xid) as first' else '' end, t.id, gnomon.change_key_join(t.id, 'x.c%1$s', 'e.c%1$s'), p_to.epoch, p_to.bound, seen,
+        image, case when nests then ', min(x.v) over (partition by x.xid) as first' else '' end, t.id, annals.key_join(t.id, 'x.c%1$s', 'e.c%1$s'), p_to.epoch, p_to.bound, seen,
         case when nests then 'x.first, x.start, case x.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, x.v' else 'x.v' end);
       after := after || ' when n.v is not null then n.img';
     end if;
@@ -211,8 +198,8 @@ begin
       present := format(' left join %s on %s and e.op in (''u'', ''U'', ''i'', ''n'') and e.next_v is null%s',
         case when (last - p_from.bound) * 20 < (select greatest(c.reltuples, 0) from pg_class c where c.oid = t.relation)
                -- Few of a large table: by the index on the key.
-               then format('lateral (select * from %s b where %s offset 0) b', gnomon.change_source(t.relation), gnomon.change_key_join(t.id, 'b.%2$I', 'e.c%1$s'))
-             else gnomon.change_source(t.relation) || ' b' end, gnomon.change_key_join(t.id, 'b.%2$I', 'e.c%1$s'), case when ahead then '' else ' and n.v is null' end);
+               then format('lateral (select * from %s b where %s offset 0) b', annals.source(t.relation), annals.key_join(t.id, 'b.%2$I', 'e.c%1$s'))
+             else annals.source(t.relation) || ' b' end, annals.key_join(t.id, 'b.%2$I', 'e.c%1$s'), case when ahead then '' else ' and n.v is null' end);
       after := after || format(' when pg_catalog.num_nulls(%s) = 0 then array[%s]', b_key, today);
     end if;
     after := after || ' end';
@@ -268,8 +255,8 @@ begin
   end if;
   -- Where transactions lie does not depend on which of their changes are wanted, so that a page can be told from the one before.
   return format(E'with %stops as materialized (select x.xid, max(x.v) as top from (%s) x group by x.xid)\n'
-    'select q.history, q.operation, q.key, q.new_key, q.old, q.new, q.v, q.place, o.top, q.xid::pg_catalog.text as transaction, q.at, q.ctx, q.login from (\n%s) q join tops o on o.xid = q.xid where true%s\norder by o.top, q.place',
-    coalesce(ctes, ''), coalesce(entries, 'select null::xid8 as xid, 0::bigint as v where false'),
+    'select q.history, q.operation, q.key, q.new_key, q.old, q.new, q.v, q.place, o.top, ''%s:'' || q.xid::pg_catalog.text as transaction, q.at, q.ctx, q.login from (\n%s) q join tops o on o.xid = q.xid where true%s\norder by o.top, q.place',
+    coalesce(ctes, ''), coalesce(entries, 'select null::xid8 as xid, 0::bigint as v where false'), (select max(e.number) from annals.epoch e),
     query, condition || case when p_options ? 'after' then format(' and (o.top, q.place) > (%s, %s)', (p_options->'after'->>0)::bigint, (p_options->'after'->>1)::bigint) else '' end);
 end $$;
 comment on function gnomon.changes_query is 'SQL for the change set between two places. Options: tables, operations, keys (arrays of texts), images, noop (also updates that changed nothing), and after (top and place of the last change that is not wanted).';

@@ -236,7 +236,7 @@ begin
   order by %18$s limit %10$s$query$,
     keys, case when nests then format(', min(x.v) over (partition by %s, x.xid) as first', keys) else '' end, h, gnomon.change_condition(h, p, null),
     case when p_after is not null then format(' and (%s) > (%s)', keys, after) else '' end, order_of, key, image, hidden, p_limit,
-    b_keys, b_key, today, gnomon.change_source(p_table), case when p_after is not null then format(' and (%s) > (%s)', b_keys, after) else '' end, gnomon.change_key_join(h, 'x.c%1$s', 'b.%2$I'), b_hidden,
+    b_keys, b_key, today, annals.source(p_table), case when p_after is not null then format(' and (%s) > (%s)', b_keys, after) else '' end, annals.key_join(h, 'x.c%1$s', 'b.%2$I'), b_hidden,
     (select string_agg('k' || u.i, ', ' order by u.i) from unnest(t.key) with ordinality u (n, i)));
 end $$;
 comment on function gnomon.rows_query is 'SQL for rows of a table at a place in the order of their keys: key and image, so many after a key.';

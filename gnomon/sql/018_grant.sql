@@ -8,7 +8,7 @@
 -- adds it here, too, and the last one calls gnomon.grant_access(null, null, null).
 create view gnomon.access (schema, function, who) with (security_invoker = true) as
   select 'gnomon', unnest(array[
-    'astray', 'at', 'began_before', 'best_checkpoint', 'blame', 'change_condition', 'change_histories', 'change_kept', 'change_key_join', 'change_source', 'change_tables', 'change_top', 'changes',
+    'astray', 'at', 'began_before', 'best_checkpoint', 'blame', 'change_condition', 'change_histories', 'change_kept', 'change_tables', 'change_top', 'changes',
     'changes_query', 'check', 'check_key', 'column_gone', 'consumer_of', 'consumers', 'diff', 'diff_columns', 'diff_counts', 'diff_image', 'diff_queries', 'diff_query',
     'ended_before', 'enter', 'epoch', 'first_unseen', 'histories_at', 'history', 'history_at', 'history_changes_query', 'holds', 'image_columns', 'is_behind', 'is_known', 'last_entry', 'last_history',
     'last_position', 'leave', 'life', 'names_hold', 'next_of', 'now', 'open_at', 'pins_of', 'place_at', 'place_of', 'plain_type', 'point_at', 'point_of', 'present_history', 'readable_since', 'refuse',
@@ -16,11 +16,11 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'text_of', 'tracked_row', 'unreachable', 'window_query']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'check_tag', 'close_window', 'create_consumer', 'drop_consumer', 'drop_tag', 'lease_consumer', 'move_consumer', 'move_rows', 'move_tag', 'not_leased', 'open_window', 'release_consumer', 'rename_tag',
+    'check_tag', 'close_window', 'create_consumer', 'drop_consumer', 'drop_tag', 'heartbeat', 'lease_consumer', 'move_consumer', 'move_rows', 'move_tag', 'not_leased', 'open_window', 'release_consumer', 'rename_tag',
     'tag', 'unknown_tag']), 'operator'
   union all
   select 'gnomon', unnest(array[
-    'drop_checkpoint', 'heartbeat', 'maintain', 'maintain_step', 'make_checkpoint', 'prune', 'set_policy', 'sync', 'sync_guards', 'track', 'track_schema', 'untrack']), 'admin'
+    'drop_checkpoint', 'maintain', 'maintain_step', 'make_checkpoint', 'prune', 'set_policy', 'sync', 'sync_guards', 'track', 'track_schema', 'untrack']), 'admin'
   union all
   select 'gnomon', unnest(array[
     'bound_of_age', 'changes_since', 'computed', 'drop_guard', 'drop_route', 'drop_routes', 'drop_view', 'due_checkpoints', 'entry_arms', 'follow_rights', 'gone_value', 'grant_access', 'is_volvras', 'kept_value', 'key_equals', 'lacking', 'make_schema', 'mirror_rights',

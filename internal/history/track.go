@@ -60,12 +60,6 @@ func Sync(ctx context.Context, db pgtx.DB, id ID) (changed bool, err error) {
 	return changed, err
 }
 
-// FreeKey lets columns of the table's key be dropped or get another type, which PostgreSQL refuses for columns that triggers name. It holds
-// until the next change of the table or [Sync]; meanwhile updates are dearer.
-func FreeKey(ctx context.Context, db pgtx.DB, id ID) error {
-	return locking(ctx, db, nil, "select annals.free_key($1)", int(id))
-}
-
 // Materialize saves an image of every row of the table. It goes into the transaction that then interrupts the history; see the package documentation.
 // [ErrIsolation]: it takes READ COMMITTED.
 func Materialize(ctx context.Context, tx pgx.Tx, id ID) error {

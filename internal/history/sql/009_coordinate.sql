@@ -170,7 +170,7 @@ begin
     perform annals.refuse('AN008', format('%L is no coordinate', left(p_coordinate, 100)), 'A coordinate is the text that annals.coordinate() returned.');
   end if;
   if not exists (select from annals.epoch e where left(e.marker::text, 8) = part[1] and e.number = (select max(number) from annals.epoch)) or not annals.epoch_is_present() then
-    perform annals.refuse('AN009', format('coordinate %s belongs to another epoch: since then the database was restored, crashed or was promoted', p_coordinate), 'Use a time or position instead.');
+    perform annals.refuse('AN009', format('coordinate %s belongs to another epoch: since then the database was restored, crashed or was promoted', p_coordinate), 'Use a time, a tag or a position instead.');
   end if;
   if not annals.snapshot_covers(pg_current_snapshot(), s) then
     perform annals.refuse('AN010', format('coordinate %s is later than what this transaction sees', p_coordinate), 'Begin a new transaction.');
