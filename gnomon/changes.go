@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,16 +66,27 @@ func (c *Change) Changed() []string {
 
 // ChangesOptions say which changes are wanted. The zero value wants all, with images.
 type ChangesOptions struct {
-	Tables     []string    // nil: of all tracked tables
-	Operations []Operation // nil: all
-	Keys       []Key       // rows with these keys; nil: all
-	NoImages   bool        // without old and new rows, which is cheaper
-	Noop       bool        // also updates that changed nothing; without images they always come
+	Tables     []string    // none: of all tracked tables
+	Operations []Operation // none: all
+	// Rows with these keys; none: all. A key is compared, as the type of its columns writes it, with those of each table whose key it can be.
+	Keys     []Key
+	NoImages bool // without old and new rows, which is cheaper
+	Noop     bool // also updates that changed nothing; without images they always come
 }
 
 // json returns the options as gnomon.changes_query reads them.
 func (o ChangesOptions) json() map[string]any {
-	return map[string]any{"tables": o.Tables, "operations": o.Operations, "keys": o.Keys, "images": !o.NoImages, "noop": o.Noop}
+	options := map[string]any{"images": !o.NoImages, "noop": o.Noop}
+	if len(o.Tables) > 0 {
+		options["tables"] = o.Tables
+	}
+	if len(o.Operations) > 0 {
+		options["operations"] = o.Operations
+	}
+	if len(o.Keys) > 0 {
+		options["keys"] = o.Keys
+	}
+	return options
 }
 
 // jsonText returns options as text, which any mode of the driver can send.
@@ -85,8 +97,12 @@ func jsonText(options map[string]any) string {
 
 // Changes returns what the transactions did that to sees and from does not. Each transaction's changes come together, and those
 // of transactions in an order that agrees with the order of commits along each row. They stream from one snapshot: nothing is held in
-// memory, and the connection is busy until the loop ends. An error comes last, with a zero Change: [ErrNoHistory] or [ErrPruned] where
-// history does not hold all of the changes, [ErrInvalid] where from is not earlier than to.
+// memory, and the connection is busy until the loop ends.
+//
+// Of a table that was tracked after from, the changes come since tracking began; of one that was untracked, those until it ended. An error comes
+// last, with a zero Change. [ErrNoHistory]: in between, the history of a table that was tracked by then was interrupted, or ended and began again, or
+// changes of it go by uncaptured. [ErrPruned]: it was pruned. [ErrNotTracked]: a table that is named is not tracked and never was, or it is not any
+// more, and its history goes on for another package alone. [ErrInvalid]: from is not earlier than to, or a key is none of any of the tables.
 //
 // An update that moves a row to another key is one change with NewKey. Where a transaction leaves a key and arrives at it as well, as
 // a swap of keys does, such updates come as deletes and inserts. Values that cannot be told any more are unknown: those that were
@@ -227,6 +243,12 @@ func changeOf(raw [][]byte, shapes map[int32]*shape) (Change, error) {
 	c.At = instantOf(int64(binary.BigEndian.Uint64(raw[10])))
 	c.Context, c.Login = int64(binary.BigEndian.Uint64(raw[11])), binary.BigEndian.Uint32(raw[12])
 	return c, nil
+}
+
+// xid returns the transaction id.
+func (c *Change) xid() string {
+	_, id, _ := strings.Cut(c.Transaction, ":")
+	return id
 }
 
 // instantOf turns microseconds since 2000 into a time.

@@ -5,14 +5,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/annals-db/annals/gnomon"
+	"github.com/annals-db/annals/internal/pgserver"
+	"github.com/annals-db/annals/volvra"
 )
 
 // The past before, at and after checkpoints is what it was, whichever of them serves.
 func TestCheckpointsChangeNothing(t *testing.T) {
 	t.Parallel()
-	g, pool := tracked(t)
 	ctx := t.Context()
+	// Which checkpoint serves depends on how far ticks reach, and transactions of other databases hold them back.
+	server := pgserver.New(t, pgserver.Options{})
+	pool := must[*pgxpool.Pool](t)(pgxpool.New(ctx, server.ConnString(must[string](t)(server.CreateDatabase(ctx)))))
+	t.Cleanup(pool.Close)
+	ok(t, gnomon.Install(ctx, pool))
+	g := gnomon.New(pool)
+	run(t, pool, "create schema shop", "create table shop.orders (id int primary key, customer text not null, total numeric(10, 2), note text)")
 	run(t, pool, "alter table shop.orders alter note set storage external", "insert into shop.orders select i, 'c' || i % 7, i, case when i % 3 = 0 then repeat('long', 1000) end from generate_series(1, 300) i")
 	ok(t, g.TrackWith(ctx, "shop.orders", gnomon.Options{Wide: []string{"note"}}))
 	const all = "select md5(string_agg(o::text, ';' order by id)) from %s o"
@@ -100,4 +110,38 @@ func TestCheckpointsAmongOtherTables(t *testing.T) {
 	if list := must[[]order](t)(gnomon.List[order](ctx, past, "shop.orders", "order by id")); len(list) != 3 || *list[0].Total != 1 {
 		t.Errorf("the past is %+v", list)
 	}
+}
+
+func TestErasedValuesAreNotInCheckpoints(t *testing.T) {
+	t.Parallel()
+	g, pool := tracked(t)
+	ctx := t.Context()
+	ok(t, volvra.Install(ctx, pool))
+	v := volvra.New(pool)
+	must[volvra.Covering](t)(v.Enable(ctx, "shop.orders", volvra.Options{}))
+	run(t, pool, "insert into shop.orders values (1, 'secret', 1, null)")
+	then := must[gnomon.Coordinate](t)(g.Now(ctx))
+	must[int](t)(g.MakeCheckpoint(ctx, "shop.orders", gnomon.Present, "kept"))
+	run(t, pool, "update shop.orders set customer = 'nobody'", "delete from shop.orders", "select volvra.forget('shop.orders', '{\"id\": 1}', 'redact', 'asked for')")
+	past := must[*gnomon.Past](t)(g.At(ctx, then.Ref()))
+	if got := must[[]map[string]any](t)(gnomon.List[map[string]any](ctx, past, "shop.orders", "")); strings.Contains(fmt.Sprint(got), "secret") {
+		t.Errorf("the past shows %v", got)
+	}
+	if list := must[[]gnomon.Checkpoint](t)(g.Checkpoints(ctx)); len(list) != 0 {
+		t.Errorf("checkpoints are left: %+v", list)
+	}
+}
+
+func TestNobodyElseReadsCheckpointsAndSegments(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	role := pgserver.Role(t, pgserver.Shared(t), "granted")
+	run(t, pool, "alter default privileges grant select on tables to "+role, "create table orders (id int primary key)", "revoke all on orders from "+role)
+	track(t, g, "public.orders")
+	run(t, pool, "insert into orders values (1)")
+	must[int](t)(g.MakeCheckpoint(t.Context(), "public.orders", gnomon.Present, "kept"))
+	for _, table := range column[string](t, pool, "select oid::regclass::text from pg_class where has_table_privilege('"+role+"', oid, 'select') and (relname ~ '^(k|h)[0-9]' and relname <> 'h1' or relnamespace::regnamespace::text ~ '^gnomon_')") {
+		t.Errorf("%s is open", table)
+	}
+	run(t, pool, "alter default privileges revoke select on tables from "+role)
 }

@@ -12,8 +12,8 @@ import (
 
 // DiffOptions say what a diff is of. The zero value means all tables that are tracked and that the caller may read, netted.
 type DiffOptions struct {
-	Tables []string
-	Steps  bool // every change in between
+	Tables []string // none: all that the caller may read
+	Steps  bool     // every change in between
 }
 
 // RowDiff is a row that differs between two places, or with [DiffOptions.Steps] one change.

@@ -21,7 +21,7 @@
 //	err = g.RunHeartbeat(ctx, time.Second)                   // in any number of processes: ties places to time
 //
 // A time stands for the last tick at or before it, and [Gnomon.Resolve] tells which that is and how coarse; with the server's setting
-// track_commit_timestamp on, a time is exact. [Coordinate.Before] orders coordinates where they are ordered; [Gnomon.Wait] waits until a
+// track_commit_timestamp on, and no synchronous standby, a time is exact. [Coordinate.Before] orders coordinates where they are ordered; [Gnomon.Wait] waits until a
 // standby shows one. Coordinates hold until the server crashes or is promoted, tags and times until the database is restored elsewhere:
 // after that they are refused with [ErrEpoch], never answered wrongly.
 //
@@ -67,17 +67,22 @@
 //
 //   - What can be tracked are tables and partitioned tables with a primary key, or a unique key of not-null columns, that is not INITIALLY
 //     DEFERRED: no foreign, temporary or unlogged tables, and no single partition.
-//   - In the past, a name with its schema means the table of today, and so do names within functions. System columns don't exist, and rows can't be locked.
+//   - In the past, a name with its schema means the table of today, and so do all names within functions that have a search_path of their own or a body in standard
+//     SQL; those in other functions mean the past. System columns don't exist, and rows can't be locked. Of a table from which others inherit the past has only its own rows.
+//   - What is made in the past, such as a view, has no lasting place. In psql, a cursor reads the place that is set when it fetches.
 //   - Values of excluded columns are not stored, and those columns are not there in the past. Generated columns are computed again, by
 //     today's expression, and not shown where other columns have changed since.
 //   - A column that was dropped keeps its values in history only for rows that changed before: [ErrColumnGone] for others. annals.materialize in the
 //     transaction that drops it saves all rows first. A column renamed since stands under its present name. One that got a wider type has that.
+//     Where its name was taken again, the column that went has its number behind its name, as in "total (3)".
+//   - A column of the key, or one with long values that is stored only when it changes, can be dropped or get another type once annals.free_key was called for the
+//     history. Types that a column of a tracked table has, or had, can't be dropped as long as history holds its values.
 //   - A type that is not wider than the old one, such as integer after text, TRUNCATE where options allow it, disabled triggers and the
 //     like interrupt a history: what was before is [ErrNoHistory].
 //   - Without an event trigger, which takes a superuser or a service that allows it, call [Gnomon.Sync] after changing a tracked table, or making a table or view beside it. Until then reading
 //     the past of that schema is [ErrStale].
 //   - Coordinates are not taken on a standby. Reading the past there works.
-//   - Values that volvra erased are null.
+//   - Values that volvra erased are null, and the checkpoints of that history are dropped with them.
 //   - Changes in sessions with session_replication_role = replica are captured with the option Replica only.
 //   - Reading by time is exact for a tick's snapshot. Times are those of the server's clock: where that is set back, they come twice, and the last tick counts. A time to come
 //     is that of the last tick.

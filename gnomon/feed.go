@@ -19,8 +19,8 @@ import (
 
 // FeedOptions say how a process works for a consumer. The zero value is usable.
 type FeedOptions struct {
-	PageSize int           // changes in a page at most; 0: 1000
-	Window   int64         // about how many entries are read at once, where ticks tell; 0: 50,000
+	PageSize int           // changes in a page at most, up to a million; 0: 1000
+	Window   int64         // about how many entries are read at once, where ticks tell, up to a billion; 0: 50,000
 	Poll     time.Duration // how often it is looked for changes where no notice comes; 0: a second
 	Lease    time.Duration // how long another process waits when this one dies; 0: 30 seconds
 	Holder   string        // what the process is called in ConsumerStatus; "": host and process id
@@ -36,6 +36,12 @@ type FeedOptions struct {
 	// Listen connects for notices; nil: as the pool does.
 	Listen func(ctx context.Context) (*pgx.Conn, error)
 }
+
+// What FeedOptions may ask for.
+const (
+	maxPageSize = 1_000_000
+	maxWindow   = 1_000_000_000
+)
 
 // Page is a run of changes of a consumer, in order.
 type Page struct {
@@ -76,14 +82,14 @@ func (g *Gnomon) Feed(consumer string, o FeedOptions) *Feed {
 // [ErrNoHistory] when history was interrupted, so that changes are not known. After an error of the connection, call Run again.
 //
 // The handler sees every change once, in an order that agrees with the order of commits along each row. A change that commits while an older one
-// is still in process comes later: however transactions overlap, none is missed.
+// is still in process comes later: however transactions overlap, none is missed. What is being delivered stays the same when tables are tracked or untracked in its midst.
 func (f *Feed) Run(ctx context.Context, handle Handler) (err error) {
 	pool, ok := f.g.db.(*pgxpool.Pool)
 	if !ok {
 		return &Error{Kind: ErrInvalid, Message: "a feed needs a pool of connections", Hint: "Make the Gnomon with a *pgxpool.Pool."}
 	}
-	if f.o.PageSize < 1 || f.o.Window < 1 || f.o.Poll < 0 || f.o.Lease < 0 {
-		return &Error{Kind: ErrInvalid, Message: "options of a feed must not be negative", Hint: "Leave them out."}
+	if f.o.PageSize < 1 || f.o.PageSize > maxPageSize || f.o.Window < 1 || f.o.Window > maxWindow || f.o.Poll < 0 || f.o.Lease < 0 {
+		return &Error{Kind: ErrInvalid, Message: fmt.Sprintf("a page has 1 to %d changes, a window 1 to %d entries, and no time of a feed is negative", maxPageSize, maxWindow), Hint: "Leave them out."}
 	}
 	r := &feedRun{Feed: f, pool: pool, handle: handle, lease: newLease()}
 	wake, stop := f.listen(ctx, pool)
@@ -136,15 +142,17 @@ func (f *Feed) All(ctx context.Context) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		outside := *f
 		outside.o.Outside = true
+		stopped := false
 		err := outside.Run(ctx, func(_ context.Context, _ pgx.Tx, page Page) error {
 			for _, c := range page.Changes {
 				if !yield(c, nil) {
+					stopped = true
 					return errStopped
 				}
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, errStopped) {
+		if err != nil && !stopped {
 			yield(Change{}, err)
 		}
 	}
@@ -239,7 +247,7 @@ func (r *feedRun) deliver(ctx context.Context, page Page, move string, args ...a
 		_, err := r.pool.Exec(ctx, move, args...)
 		return err
 	}
-	return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		if err := r.handle(ctx, handlersTx{tx}, page); err != nil {
 			return err
 		}
@@ -263,8 +271,8 @@ func (handlersTx) Rollback(context.Context) error { return errFeedEnds }
 func (r *feedRun) deliverWindow(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// As many pages as a window has, so that its snapshot is let go of while they are handled; of a giant transaction, no more.
-	pages := make(chan Page, int(r.o.Window)/r.o.PageSize+2)
+	// As many pages as a window has unless those are small, so that its snapshot is let go of while they are handled; of a giant transaction, no more.
+	pages := make(chan Page, min(r.o.Window/int64(r.o.PageSize)+2, 64))
 	read := make(chan error, 1)
 	go func() {
 		read <- r.readWindow(ctx, pages)
@@ -272,7 +280,18 @@ func (r *feedRun) deliverWindow(ctx context.Context) (n int, err error) {
 	}()
 	for page := range pages {
 		last := page.Changes[len(page.Changes)-1]
-		if err := r.deliver(ctx, page, "select gnomon.move_consumer($1, $2, $3, $4, $5)", r.name, r.lease, last.top, last.place, len(page.Changes)); err != nil {
+		whole := []string{}
+		for _, c := range page.Changes {
+			if c.Last {
+				whole = append(whole, c.xid())
+			}
+		}
+		var within *string
+		if !last.Last {
+			xid := last.xid()
+			within = &xid
+		}
+		if err := r.deliver(ctx, page, "select gnomon.move_consumer($1, $2, $3, $4, $5::text::xid8, $6::text[]::xid8[], $7)", r.name, r.lease, last.top, last.place, within, whole, len(page.Changes)); err != nil {
 			cancel()
 			<-read
 			return n, err
@@ -315,7 +334,7 @@ type pager struct {
 
 func (p *pager) add(c Change) error {
 	if p.changes == nil {
-		p.changes = make([]Change, 0, p.size)
+		p.changes = make([]Change, 0, min(p.size, 1000))
 	}
 	p.changes = append(p.changes, c)
 	if c.Last {
@@ -336,7 +355,7 @@ func (p *pager) flush(n int) error {
 	page := Page{Consumer: p.consumer, Changes: p.changes[:n:n], Complete: p.ended == n}
 	p.changes, p.ended = nil, 0
 	if len(rest) > 0 {
-		p.changes = append(make([]Change, 0, p.size), rest...)
+		p.changes = append(make([]Change, 0, max(len(rest), min(p.size, 1000))), rest...)
 	}
 	return p.emit(page)
 }

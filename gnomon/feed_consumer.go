@@ -12,9 +12,9 @@ import (
 // ConsumerParams say what a consumer of the change feed wants. The zero value, with a name, wants all changes of all tracked tables from now on.
 type ConsumerParams struct {
 	Name       string
-	Tables     []string    // nil: all tracked tables, those that are tracked later as well
-	Operations []Operation // nil: all
-	Keys       []Key       // rows with these keys; nil: all
+	Tables     []string    // none: all tracked tables, those that are tracked later as well
+	Operations []Operation // none: all
+	Keys       []Key       // rows with these keys, see ChangesOptions.Keys; none: all
 	NoImages   bool        // without old and new rows
 	Noop       bool        // also updates that changed nothing
 	From       Ref         // where it begins; "" is [Present]
@@ -22,8 +22,9 @@ type ConsumerParams struct {
 }
 
 // CreateConsumer makes a consumer of the change feed. From then on the history that it has not had is kept. The error is
-// [ErrConsumerExists] when there is one of that name, [ErrNotTracked] for a table that is not tracked, and [ErrNoHistory] or
-// [ErrPruned] when history does not reach back to where it begins.
+// [ErrConsumerExists] when there is one of that name, [ErrNotTracked] for a table that is not tracked, [ErrInvalid] for a key that none of the
+// tables can have, and [ErrNoHistory] or [ErrPruned] when history does not reach back to where it begins. Tables that are dropped later end their
+// part: what they still had to tell comes, except for rows at the beginning.
 func (g *Gnomon) CreateConsumer(ctx context.Context, p ConsumerParams) error {
 	options := ChangesOptions{Tables: p.Tables, Operations: p.Operations, Keys: p.Keys, NoImages: p.NoImages, Noop: p.Noop}.json()
 	options["snapshot"] = p.Snapshot

@@ -36,6 +36,9 @@ func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, 
 			if !again && (pgtx.HasCode(err, "42P01") || errors.Is(err, ErrStale)) {
 				continue
 			}
+			if pgtx.HasCode(err, "42P01") {
+				err = stale(table, err)
+			}
 		} else {
 			err = pgtx.Query(ctx, p.db, func(rows pgx.Rows) (err error) {
 				list, err = pgx.CollectRows(rows, rowTo[T])
@@ -71,6 +74,9 @@ func List[T any](ctx context.Context, p *Past, table, rest string, args ...any) 
 			list, err = pgx.CollectRows(rows, rowTo[T])
 		}
 		// Another view may show the table by now.
+		if again && pgtx.HasCode(err, "42P01") {
+			err = stale(table, err)
+		}
 		if err == nil || again || !errors.Is(err, ErrStale) && !pgtx.HasCode(err, "42P01") {
 			return list, err
 		}

@@ -2,6 +2,8 @@ package gnomon
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -99,7 +101,7 @@ func (p *Past) enter(ctx context.Context, tx DB) error {
 		o := p.opened
 		p.mu.Unlock()
 		var entered bool
-		err := tx.QueryRow(ctx, "select gnomon.enter($1, $2, $3, $4, $5, $6, $7)", o.Coordinate, o.Snapshot, o.Bound, o.Checked, o.Path, o.Outside, o.Role).Scan(&entered)
+		err := tx.QueryRow(ctx, "select gnomon.enter($1, $2, $3, $4, $5, $6, $7, $8)", o.Coordinate, o.Snapshot, o.Bound, o.Checked, o.Path, o.Outside, o.Role, p.needed(o)).Scan(&entered)
 		if err != nil {
 			return refused(err)
 		}
@@ -109,10 +111,43 @@ func (p *Past) enter(ctx context.Context, tx DB) error {
 		if again {
 			return &Error{Kind: ErrStale, Message: "the role or search_path of the session changes while the past is opened", Hint: "Open it again with At."}
 		}
-		if err := p.open(ctx, tx); err != nil {
+		if err := p.openAgain(ctx, tx); err != nil {
 			return err
 		}
 	}
+}
+
+// openAgain finds anew what has to be set.
+func (p *Past) openAgain(ctx context.Context, db DB) error {
+	p.mu.Lock()
+	before := p.opened
+	p.mu.Unlock()
+	if err := p.open(ctx, db); err != nil {
+		return err
+	}
+	return p.lost(before)
+}
+
+// lost is an error when a table that the past showed is not shown any more: where untracked tables are read as they are today, its name
+// would mean today's rows.
+func (p *Past) lost(before opening) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for oid, view := range before.Tables {
+		if _, there := p.opened.Tables[oid]; !there && p.untracked == "present" {
+			p.opened = before // so that it stays refused
+			return &Error{Kind: ErrStale, Message: "the past of a table, which " + view + " showed, is not there any more", Hint: "Open the past again with At."}
+		}
+	}
+	return nil
+}
+
+// needed returns the views that must be there: where untracked tables are read as they are today, a name whose view has gone would mean today's table.
+func (p *Past) needed(o opening) []string {
+	if p.untracked != "present" {
+		return nil
+	}
+	return slices.Collect(maps.Values(o.Tables))
 }
 
 // span is a transaction, or a part of one, in which the past is read.

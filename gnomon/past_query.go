@@ -17,7 +17,7 @@ func (p *Past) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 		if err != nil {
 			return nil, err
 		}
-		rows, err := s.db.Query(ctx, sql, args...)
+		rows, err := s.db.Query(ctx, sql+p.mark(), args...)
 		if err != nil {
 			s.end()
 			if !again && p.reopen(ctx, err) {
@@ -67,18 +67,41 @@ func (p *Past) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx, err := s.db.Begin(ctx)
+	tx, err := beginIn(ctx, s.db)
 	if err != nil {
 		s.end()
 		return nil, err
 	}
-	return &pastTx{Tx: tx, end: s.end}, nil
+	return &pastTx{Tx: tx, end: s.end, mark: p.mark()}, nil
+}
+
+// beginIn begins a part of a transaction.
+func beginIn(ctx context.Context, db DB) (pgx.Tx, error) {
+	// On a connection on which the caller has executed BEGIN, Begin would send another, and its end would be that of the caller's transaction.
+	if beginner, has := db.(interface {
+		BeginTx(context.Context, pgx.TxOptions) (pgx.Tx, error)
+	}); has {
+		outer, err := beginner.BeginTx(ctx, pgx.TxOptions{BeginQuery: "savepoint gnomon_begun"})
+		if err != nil {
+			return nil, err
+		}
+		db = outer // never ended: that of the span ends it
+	}
+	return db.Begin(ctx)
+}
+
+// mark is a comment that sets statements of the past apart, for pgx prepares them by their text: the same text may have other columns outside,
+// or by other views, and PostgreSQL refuses to run it then.
+func (p *Past) mark() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return "\n/* the past:" + p.opened.Checked + "*/"
 }
 
 // reopen reports whether err tells that what was found does not hold any more, and whether it could be found anew.
 func (p *Past) reopen(ctx context.Context, err error) bool {
 	// 42P01, 42703: a view was written anew in between, or the table changed; 0A000: so did the plan of a prepared statement; 40P01: who changed it waited for this.
-	return pgtx.HasCode(err, "GN008", "42P01", "42703", "0A000", "40P01") && p.open(ctx, p.db) == nil
+	return pgtx.HasCode(err, "GN008", "42P01", "42703", "0A000", "40P01") && p.openAgain(ctx, p.db) == nil
 }
 
 // ofPast turns a database error into *Error where it is a refusal.
@@ -163,12 +186,13 @@ func (r failedRow) Scan(...any) error { return r.err }
 // pastTx is a transaction on the past.
 type pastTx struct {
 	pgx.Tx
-	end func()
+	end  func()
+	mark string
 }
 
 // Query runs a query on the past.
 func (t *pastTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := t.Tx.Query(ctx, sql, args...)
+	rows, err := t.Tx.Query(ctx, sql+t.mark, args...)
 	if err != nil {
 		return nil, ofPast(err)
 	}
@@ -186,7 +210,7 @@ func (t *pastTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row 
 
 // Exec runs a statement that returns no rows, such as one that is refused.
 func (t *pastTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	tag, err := t.Tx.Exec(ctx, sql, args...)
+	tag, err := t.Tx.Exec(ctx, sql+t.mark, args...)
 	return tag, ofPast(err)
 }
 

@@ -82,7 +82,7 @@ const (
 )
 
 // Untrack ends tracking of a table. Where volvra covers it as well its history goes on, and can be read again once the table is tracked again.
-// [ErrNotTracked]: it is not tracked.
+// [ErrNotTracked]: it is not tracked; [ErrInvalid]: its history is to be dropped, and a consumer has not had all changes.
 func (g *Gnomon) Untrack(ctx context.Context, table string, histories Histories) error {
 	return locking(ctx, g.db, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "select gnomon.untrack($1::text::regclass, $2)", table, string(histories))

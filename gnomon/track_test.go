@@ -145,3 +145,18 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	ok(t, gnomon.Install(t.Context(), pool))
 	track(t, g, "shop.orders")
 }
+
+func TestHistoryThatAConsumerAwaitsIsNotDropped(t *testing.T) {
+	t.Parallel()
+	g, pool := tracked(t)
+	ctx := t.Context()
+	ok(t, g.CreateConsumer(ctx, gnomon.ConsumerParams{Name: "slow"}))
+	run(t, pool, "insert into shop.orders values (1, 'ada', 1, null)")
+	must[int](t)(g.MakeCheckpoint(ctx, "shop.orders", gnomon.Present, ""))
+	refuses(t, g.Untrack(ctx, "shop.orders", gnomon.DropHistory), gnomon.ErrInvalid)
+	ok(t, g.DropConsumer(ctx, "slow"))
+	ok(t, g.Untrack(ctx, "shop.orders", gnomon.DropHistory))
+	if left := text(t, pool, "select relname from pg_class where relname ~ '^(h1|k)[_0-9]*$'"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}

@@ -113,7 +113,10 @@ begin
   select * into following from annals.tick t where t.at > p.asked order by t.at, t.v limit 1;
   p.at := k.at;
   p.next_at := following.at;
-  p.snapshot := gnomon.snapshot_at(p.asked, k.snapshot, following.upper_xid);
+  -- A commit that waits for a synchronous standby has its time before it is seen; and where the clock was set back, times tell no order.
+  if current_setting('synchronous_standby_names') = '' and coalesce(following.v >= k.v, true) then
+    p.snapshot := gnomon.snapshot_at(p.asked, k.snapshot, following.upper_xid);
+  end if;
   p.exact := p.snapshot is not null;
   p.snapshot := coalesce(p.snapshot, k.snapshot);
   p.coordinate := format('%s/%s/%s', e.marker, p.snapshot, case when p.exact then coalesce(following.lsn, pg_current_wal_insert_lsn()) else k.lsn end);

@@ -28,6 +28,10 @@ begin
     return jsonb_build_object('code', 'GN002', 'reason', 'pruned', 'table', name, 'begins', (select max(k.at) from annals.tick k where k.v < t.pruned_v),
       'message', format('the history of %s was pruned: it does not reach back to that place any more', name), 'hint', 'Read a later place. Tags keep history from being pruned.');
   end if;
+  -- The segment before the first that is left had other columns, perhaps, and is gone.
+  if t.pruned_v > 0 and not exists (select from gnomon.shapes(t.id) z where z.since is null or pg_visible_in_snapshot(z.since, p.snapshot)) then
+    return jsonb_build_object('code', 'GN002', 'reason', 'pruned', 'table', name, 'message', format('the history of %s was pruned: which columns it had at that place is not known any more', name), 'hint', 'Read a later place. Tags keep history from being pruned.');
+  end if;
   if t.ended_v is null and (t.behind or t.off or t.key_lost_v is not null) then
     return jsonb_build_object('code', 'GN001', 'reason', 'not captured', 'table', name,
       'message', format('changes of %s go by uncaptured, so its past cannot be told', name), 'hint', format('gnomon.check() says why; then call gnomon.sync(%L).', name));

@@ -29,6 +29,9 @@ declare
   t record; -- readers need no rights to schema annals
   ref text := nullif(current_setting('gnomon.place', true), '');
 begin
+  if gnomon.tracked_row(p_tracked) is null then
+    perform gnomon.refuse('GN008', format('history %s began later than what this transaction sees', p_tracked), 'Read in another transaction.');
+  end if;
   t := gnomon.tracked_row(p_tracked);
   if not has_table_privilege(t.relation, 'select') then
     perform gnomon.refuse('42501', format('permission denied for the past of %s', t.relation), 'It takes SELECT on the table.', jsonb_build_object('table', t.relation::text));
@@ -87,17 +90,21 @@ comment on column gnomon.past_column.is_key is 'Part of the key.';
 create function gnomon.shapes(p_tracked int) returns table (number int, since xid8, present boolean)
 language sql stable set search_path = pg_catalog, pg_temp as $$
   -- Each change of the columns begins a segment; what is of an earlier epoch is seen by all.
-  select s.number, case when before.epoch = s.epoch then before.closed_by end, lead(s.number) over (order by s.number) is null
+  select s.number, case when before.epoch = s.epoch then before.closed_by when before.number is null and s.number > 1 and (select t.pruned_columns <> s.columns from annals.tracked t where t.id = p_tracked) then s.opened_by end, lead(s.number) over (order by s.number) is null
   from annals.segment s
   left join lateral (select g.* from annals.segment g where g.tracked = s.tracked and g.number < s.number order by g.number desc limit 1) before on true
   where s.tracked = p_tracked and s.epoch = (select max(e.number) from annals.epoch e) and (before.number is null or before.epoch <> s.epoch or before.columns <> s.columns)
+    -- What lacks columns of the key is of before the history was interrupted.
+    and (select t.key <@ s.columns from annals.tracked t where t.id = p_tracked)
 $$;
 comment on function gnomon.shapes is 'The sets of columns that a table had: the first segment of each, and the transaction that began it (null: seen by all).';
 
 create function gnomon.past_columns(p_tracked int, p_shape int) returns setof gnomon.past_column
 language sql stable set search_path = pg_catalog, pg_temp as $$
   -- In the order of the table; those that are gone come last.
-  select c.n, c.name, v.name, v."collate", case when a.attnum is not null then format('t.%I%s', a.attname, case when a.atttypid <> v.type then '::' || v.name else '' end) end, c.n = any (t.key)
+  -- A name may have been taken again: it is that of the column that is there, else of the one that went last.
+  select c.n, case when row_number() over (partition by c.name order by c.gone_v desc nulls first, c.n desc) = 1 then c.name else format('%s (%s)', left(c.name, 40), c.n)::name end,
+         v.name, v."collate", case when a.attnum is not null then format('t.%I%s', a.attname, case when a.atttypid <> v.type then '::' || v.name else '' end) end, c.n = any (t.key)
   from annals.tracked t join annals.segment s on s.tracked = t.id and s.number = p_shape
   join annals.tracked_column c on c.tracked = t.id and c.n = any (s.columns) join annals.view_columns(t.id) v on v.n = c.n
   left join pg_attribute a on a.attrelid = t.relation and a.attnum = c.attnum and not a.attisdropped and c.gone_v is null and t.ended_v is null
@@ -218,7 +225,8 @@ begin
   base := (select format('select %s, 9223372036854775807::bigint as v, null::xid8 as xid, ''u''::"char" as op%s%s%s from %s t', string_agg(format('t.c%s%s', c.n, c."collate") || case when c."collate" <> '' then ' as c' || c.n else '' end, ', ' order by c.n),
       case when nests then ', null::bigint as start' else '' end, (select coalesce(string_agg(format(', false as lacks%s', l), '' order by l), '') from unnest(lacks) l), more, p_base) from gnomon.past_columns(p_tracked, p_shape) c);
   -- The one check: the place is one that this history tells by this view, and the caller may read the table.
-  gate := format('(select case when strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', x.version, '' '')) > 0 and has_table_privilege(%3$s::oid, ''select'') and row_security_active(%3$s::oid) = %4$s%5$s then true else gnomon.refuse_read(%1$s, %4$s) end from annals.tracked x where x.id = %1$s)',
+  -- A transaction that sees an earlier state of the database may not see that there is such a history.
+  gate := format('(select case when strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', x.version, '' '')) > 0 and has_table_privilege(%3$s::oid, ''select'') and row_security_active(%3$s::oid) = %4$s%5$s then true else gnomon.refuse_read(%1$s, %4$s) end from (select) one left join annals.tracked x on x.id = %1$s)',
     p_tracked, p_route, t.relation::oid, p_guarded::text,
     -- Where nothing follows changes of the table by itself, they are noticed here.
     case when not annals.follows_ddl() and t.ended_v is null then format(' and gnomon.table_stamp(%s) = %L', p_tracked, gnomon.table_stamp(p_tracked)) else '' end);
@@ -324,6 +332,7 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   if to_regnamespace(quote_ident(p_name)) is null then
     execute format('create schema %I', p_name);
+    perform annals.close_schema(p_name);
     execute format('grant usage on schema %I to public', p_name);
     execute format('comment on schema %I is %L', p_name, p_comment);
   end if;

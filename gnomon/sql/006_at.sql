@@ -7,7 +7,8 @@ begin
   -- Of each table the last history that had begun by then.
   return query
     select k.id, k.relation::oid, s.id, k.schema_name, k.version, x.number, x.present
-    from (select distinct on (t.relation) t.* from annals.tracked t join gnomon.history g on g.tracked = t.id join pg_class c on c.oid = t.relation
+    from (select distinct on (t.relation) t.* from annals.tracked t join gnomon.history g on g.tracked = t.id join pg_class c on c.oid = t.relation and (t.ended_v is null or c.relname = t.table_name)
+            join pg_namespace n on n.oid = c.relnamespace and (t.ended_v is null or n.nspname = t.schema_name)
           where gnomon.began_before(t, p.epoch, p.snapshot) order by t.relation, t.id desc) k
     join gnomon.history h on h.tracked = k.id join gnomon.source s on s.schema_name = k.schema_name
     -- The last columns that it sees the table have.
@@ -84,6 +85,9 @@ begin
          (select coalesce(string_agg(r.checked, ''), '') from routes r),
          (select coalesce(jsonb_object_agg(r.relation, format('%I.%I', r.schema_name, r.view_name)), '{}') from routes r)
     into o.path, o.checked, o.tables;
+  -- A transaction that sees an earlier state of the database may know of views that are gone; without them names would mean other tables.
+  perform gnomon.refuse('GN008', format('the view %s of the past has gone since this transaction began', v), 'Read in another transaction.')
+    from jsonb_each_text(o.tables) x (relation, v) where to_regclass(v) is null;
   return o;
 end $$;
 comment on function gnomon.open_at is 'Finds what has to be set to read the past at a place.';
@@ -121,11 +125,19 @@ begin
 end $$;
 comment on function gnomon.leave is 'Back to the present: what gnomon.at set in the session is as before.';
 
-create function gnomon.enter(p_place text, p_snapshot text, p_bound text, p_checked text, p_path text, p_outside text, p_role text) returns boolean
+create function gnomon.enter(p_place text, p_snapshot text, p_bound text, p_checked text, p_path text, p_outside text, p_role text, p_views text[] default null) returns boolean
 language plpgsql volatile as $$
 begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) p_outside or current_user operator(pg_catalog.<>) p_role or not gnomon.holds(p_place) or gnomon.astray(pg_catalog.current_schemas(false)) is not null then
     return false;
+  end if;
+  if p_views is not null then
+    begin
+      -- Where the name of a view that goes would mean today's table, none goes until the transaction ends.
+      execute (select case when pg_catalog.count(*) operator(pg_catalog.=) 0 then 'select' else pg_catalog.format('lock table %s in access share mode', pg_catalog.string_agg(v, ', ')) end from pg_catalog.unnest(p_views) v where pg_catalog.has_table_privilege(v, 'select'));
+    exception when undefined_table or invalid_schema_name then
+      return false;
+    end;
   end if;
   perform pg_catalog.set_config('gnomon.place', p_place, true), pg_catalog.set_config('gnomon.snapshot', p_snapshot, true), pg_catalog.set_config('gnomon.bound', p_bound, true),
           pg_catalog.set_config('gnomon.checked', p_checked, true), pg_catalog.set_config('gnomon.outside', p_outside, true), pg_catalog.set_config('search_path', p_path, true);

@@ -8,6 +8,7 @@ begin
   if not exists (select from gnomon.history h where h.tracked = id) then
     insert into gnomon.history (tracked, relation_oid) values (id, p_table);
     perform gnomon.on_view(id);
+    perform gnomon.sync_guards();
   end if;
   return id;
 end $$;
@@ -25,6 +26,25 @@ begin
 end $$;
 comment on function gnomon.present_history is 'The history of a table that is tracked; an error when it is not.';
 
+create function gnomon.awaited_by(p_tracked int) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  c record;
+  s annals.segment;
+  waits boolean;
+begin
+  for c in select x.* from gnomon.consumer x join annals.tracked t on t.id = p_tracked where x.tables is null or t.relation = any (x.tables) order by x.name loop
+    for s in select * from annals.segment g where g.tracked = p_tracked and g.epoch = c.epoch and coalesce(g.last_v > c.from_bound, true) loop
+      execute format('select exists (select from %s h where h.v > $1 and not pg_visible_in_snapshot(h.xid, $2))', s.relation) into waits using c.from_bound, c.from_snapshot;
+      if waits then
+        return c.name;
+      end if;
+    end loop;
+  end loop;
+  return null;
+end $$;
+comment on function gnomon.awaited_by is 'A consumer that has not had all changes of a history; null when there is none.';
+
 create function gnomon.untrack(p_table regclass, p_history text default 'keep') returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
@@ -35,6 +55,11 @@ begin
     perform gnomon.refuse('GN006', format('history cannot be %L', p_history), 'Say keep, or drop.');
   end if;
   select t.users <> array['gnomon'] into shared from annals.tracked t where t.id = history;
+  if p_history = 'drop' and not shared then
+    perform gnomon.refuse('GN006', format('consumer %L has not had all changes of %s', x.name, p_table), 'Run it or drop it first, or keep the history.', jsonb_build_object('table', p_table::text, 'consumer', x.name))
+      from (select gnomon.awaited_by(history) as name) x where x.name is not null;
+    perform gnomon.drop_checkpoint(k.id) from gnomon.checkpoint k where k.tracked = history;
+  end if;
   -- Capture ends here, so what follows is not told by today's rows any more: they are saved.
   if p_history = 'keep' and not shared then
     perform annals.materialize(history);

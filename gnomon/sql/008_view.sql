@@ -341,10 +341,37 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.unguarded is 'Names of a source that do not mean in the past what they should: gnomon.sync_guards() mends that.';
 
+create function gnomon.note_sources() returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  -- A schema without tracked tables may come in a search_path as well.
+  insert into gnomon.source (schema_name)
+    select n.nspname from pg_namespace n
+    where n.nspname !~ '^(pg_|gnomon_(past|guard)_[0-9]+$|gnomon_[0-9]+_[0-9]+$)' and n.nspname not in ('information_schema', 'annals', 'gnomon', 'volvra')
+      and exists (select from pg_class c where c.relnamespace = n.oid and c.relkind in ('r', 'p', 'f', 'm', 'v'))
+    on conflict (schema_name) do nothing;
+$$;
+comment on function gnomon.note_sources is 'Lets names of all schemas be looked at in the past.';
+
 create function gnomon.sync_guards() returns void
 language sql security definer set search_path = pg_catalog, pg_temp
-as $$ select gnomon.write_guards(s.id) from gnomon.source s order by s.id $$;
+as $$
+  select gnomon.note_sources();
+  select gnomon.write_guards(s.id) from gnomon.source s order by s.id
+$$;
 comment on function gnomon.sync_guards is 'Brings up to date what names mean in the past, in all schemas that have tracked tables. Event triggers do that, where they could be created.';
+
+create function gnomon.follow_names() returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  r record;
+begin
+  for r in select t.id, n.nspname, c.relname from annals.tracked t join gnomon.history h on h.tracked = t.id join pg_class c on c.oid = t.relation join pg_namespace n on n.oid = c.relnamespace
+           where t.ended_v is not null and (t.schema_name <> n.nspname or t.table_name <> c.relname) order by t.id loop
+    update annals.tracked t set schema_name = r.nspname, table_name = r.relname where t.id = r.id;
+    perform gnomon.write_routes(r.id);
+  end loop;
+end $$;
+comment on function gnomon.follow_names is 'Lets histories that ended follow the names of their tables.';
 
 create function gnomon.on_ddl_end() returns event_trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -352,6 +379,8 @@ begin
   if current_setting('annals.working', true) = 'yes' then
     return;
   end if;
+  perform gnomon.note_sources();
+  perform gnomon.follow_names();
   perform gnomon.follow_rights(t.id) from pg_event_trigger_ddl_commands() d join annals.tracked t on t.relation_oid = d.objid and d.classid = 'pg_class'::regclass join gnomon.history h on h.tracked = t.id; -- another owner
   perform gnomon.write_guards(s.id) from (
     select s.id from pg_event_trigger_ddl_commands() d join pg_class c on d.classid = 'pg_class'::regclass and c.oid = d.objid join pg_namespace n on n.oid = c.relnamespace join gnomon.source s on s.schema_name = n.nspname

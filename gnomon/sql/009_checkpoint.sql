@@ -29,7 +29,7 @@ begin
   perform set_config(x.name, x.value, true) from unnest(settings, before) x (name, value); -- as the caller had them
   execute (select format('create unique index on %s (%s)', target, string_agg(format('c%s', u.n), ', ' order by u.i)) from unnest(t.key) with ordinality u (n, i));
   execute format('analyze %s', target);
-  execute format('revoke all on %s from public', target);
+  perform annals.own_only(target);
   execute format('comment on table %s is %L', target, format('Rows of %s at a checkpoint, see gnomon.checkpoint.', p_table));
   execute (select format('select max(h.v) from (%s) h where pg_visible_in_snapshot(h.xid, $1)', string_agg(format('select s.v, s.xid from %s s', s.relation), ' union all '))
            from annals.segment s where s.tracked = t.id and s.number >= r.shape and s.epoch = p.epoch) into top using p.snapshot;
@@ -62,6 +62,13 @@ begin
   perform gnomon.write_routes(k.tracked);
 end $$;
 comment on function gnomon.drop_checkpoint is 'Drops a checkpoint.';
+
+create function gnomon.on_erase(p_tracked int) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform gnomon.drop_checkpoint(k.id) from gnomon.checkpoint k where k.tracked = p_tracked;
+end $$;
+comment on function gnomon.on_erase is 'Is called when something of a history is erased: its checkpoints may hold it, and are dropped.';
 
 create function gnomon.changes_since(p_tracked int, p_v bigint) returns bigint
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$

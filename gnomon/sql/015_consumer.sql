@@ -1,6 +1,6 @@
 -- The change feed. A consumer has a name and a position: a snapshot all of whose changes it has had. What comes next is a window, the change
 -- set up to a later snapshot, which is noted before anything of it is delivered; so how far a window was delivered is told by the place of its
--- last change, and whoever goes on after a crash finds the same window.
+-- last change and the transactions before, and whoever goes on after a crash finds the same window: of the same histories, whatever is tracked since.
 --
 -- Positions outlast crashes, of servers that commit asynchronously too, and promotions. What a snapshot saw was in the log before it, and so
 -- before the commit of a position that names it: where the position survived, it did. Transactions that were lost had been running, so they
@@ -23,6 +23,8 @@ create table gnomon.consumer (
   to_v bigint,
   done_top bigint not null default 0,
   done_place bigint not null default 0,
+  done_xid xid8,
+  histories int[],
   snapshot_tables regclass[] not null default '{}',
   snapshot_key text[],
   lease uuid,
@@ -46,8 +48,10 @@ comment on column gnomon.consumer.from_v is 'About where among the entries the s
 comment on column gnomon.consumer.to_snapshot is 'What is being delivered ends where this snapshot does; null: nothing is.';
 comment on column gnomon.consumer.to_bound is 'Entries that it does not see have higher positions.';
 comment on column gnomon.consumer.to_v is 'About where among the entries it was taken.';
-comment on column gnomon.consumer.done_top is 'With done_place: the last change that was delivered of that.';
-comment on column gnomon.consumer.done_place is 'See done_top.';
+comment on column gnomon.consumer.done_top is 'Last position of the last transaction of which something was delivered; 0: nothing was.';
+comment on column gnomon.consumer.done_place is 'Place of the last change that was delivered.';
+comment on column gnomon.consumer.done_xid is 'Transaction of that change, where more of it follows.';
+comment on column gnomon.consumer.histories is 'Histories whose changes are being delivered.';
 comment on column gnomon.consumer.snapshot_tables is 'Tables whose rows at the beginning are still to be delivered, the first one first.';
 comment on column gnomon.consumer.snapshot_key is 'Key of the last row of the first of them that was delivered.';
 comment on column gnomon.consumer.lease is 'Token of the process that works for the consumer.';
@@ -57,12 +61,29 @@ comment on column gnomon.consumer.delivered is 'How many changes and rows were d
 comment on column gnomon.consumer.created_at is 'When the consumer was made.';
 comment on column gnomon.consumer.moved_at is 'When its position moved last.';
 
+create table gnomon.delivered (
+  consumer text not null references gnomon.consumer on delete cascade,
+  xids xid8[] not null
+);
+create index delivered_consumer on gnomon.delivered (consumer);
+comment on table gnomon.delivered is 'Transactions of what is being delivered to consumers that they have had whole, page by page. Erasures may move the last positions of others to before theirs.';
+comment on column gnomon.delivered.consumer is 'The consumer.';
+comment on column gnomon.delivered.xids is 'Ids of the transactions.';
+comment on index gnomon.delivered_consumer is 'Finds those of a consumer.';
+
+create function gnomon.delivered_of(p_name text) returns setof xid8
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$ select unnest(d.xids) from gnomon.delivered d where d.consumer = p_name $$;
+comment on function gnomon.delivered_of is 'Transactions of what is being delivered to a consumer that it has had whole.';
+
 create function gnomon.create_consumer(p_name text, p_options jsonb default '{}') returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   p gnomon.place;
-  given regclass[] := (select array_agg(x::regclass) from jsonb_array_elements_text(nullif(p_options->'tables', 'null')) x);
+  given regclass[] := (select array_agg(case when x ~ '^[0-9]+$' then x::oid::regclass else x::regclass end) from jsonb_array_elements_text(nullif(p_options->'tables', 'null')) x);
   wanted text[] := (select array_agg(x) from jsonb_array_elements_text(nullif(p_options->'operations', 'null')) x);
+  given_keys jsonb := nullif(nullif(p_options->'keys', 'null'), '[]');
+  histories int[];
   rows_of regclass[] := '{}';
   unknown text := (select k from jsonb_object_keys(p_options) k where k <> all ('{tables,operations,keys,images,noop,from,snapshot}') limit 1);
 begin
@@ -78,14 +99,20 @@ begin
   -- Pinned first, by which pruning waits or has ended; then it is looked whether all is there.
   p := gnomon.place_of(coalesce(p_options->>'from', 'now'));
   insert into annals.pin (owner, name, v) values ('gnomon consumer', p_name, p.bound);
-  perform gnomon.change_histories(p, p, given);
+  perform gnomon.check_tables(given);
+  histories := gnomon.change_histories(p, p, given);
+  if given_keys is not null then
+    perform gnomon.check_keys(histories, given_keys);
+  end if;
   if coalesce((p_options->>'snapshot')::boolean, false) then
-    rows_of := array(select k.relation from annals.tracked k join gnomon.history h on h.tracked = k.id
-      where k.ended_v is null and k.relation is not null and (given is null or k.relation = any (given)) and (given is not null or gnomon.began_before(k, p.epoch, p.snapshot)) order by k.id);
+    rows_of := array(select k.relation from annals.tracked k join gnomon.history h on h.tracked = k.id join pg_class c on c.oid = k.relation
+      where ('gnomon' = any (k.users) or k.ended_v is not null)
+        and case when given is not null then k.relation = any (given) else gnomon.began_before(k, p.epoch, p.snapshot) and not gnomon.ended_before(k, p.epoch, p.snapshot) end
+      group by k.relation order by min(k.id));
     perform gnomon.history_at(r, p) from unnest(rows_of) r;
   end if;
   insert into gnomon.consumer (name, tables, operations, keys, images, noop, epoch, from_snapshot, from_bound, from_v, snapshot_tables)
-    select p_name, given, wanted, nullif(p_options->'keys', 'null'), coalesce((p_options->>'images')::boolean, true), coalesce((p_options->>'noop')::boolean, false), p.epoch, p.snapshot, p.bound,
+    select p_name, given, wanted, given_keys, coalesce((p_options->>'images')::boolean, true), coalesce((p_options->>'noop')::boolean, false), p.epoch, p.snapshot, p.bound,
       case when coalesce(p_options->>'from', 'now') = 'now' then gnomon.last_position() else p.bound end, rows_of;
 exception when unique_violation then
   perform gnomon.refuse('GN013', format('there is a consumer %L already', p_name), 'gnomon.drop_consumer drops it.', jsonb_build_object('consumer', p_name));
@@ -144,10 +171,19 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   c gnomon.consumer := gnomon.consumer_of(p_name);
   taken pg_snapshot := annals.taken_snapshot();
+  chosen int[];
   k annals.tick;
 begin
   if c.lease is distinct from p_lease then
     perform gnomon.not_leased(p_name);
+  end if;
+  -- The rows of a table that was dropped are not known any more.
+  if not exists (select from pg_class y where y.oid = c.snapshot_tables[1]) and c.snapshot_tables <> '{}' then
+    update gnomon.consumer x set snapshot_tables = array(select u.r from unnest(c.snapshot_tables) with ordinality u (r, i) join pg_class y on y.oid = u.r order by u.i), snapshot_key = null
+      where x.name = p_name and x.lease = p_lease returning * into c;
+    if not found then
+      perform gnomon.not_leased(p_name);
+    end if;
   end if;
   rows_of := c.snapshot_tables[1];
   open := c.to_snapshot is not null;
@@ -165,7 +201,8 @@ begin
   else
     taken := k.snapshot;
   end if;
-  update gnomon.consumer x set to_snapshot = taken, to_bound = annals.lower_bound(taken), to_v = k.v, done_top = 0, done_place = 0
+  chosen := gnomon.change_histories(gnomon.stored_place(c.from_snapshot, c.epoch, c.from_bound), gnomon.stored_place(taken, c.epoch, annals.lower_bound(taken)), c.tables);
+  update gnomon.consumer x set to_snapshot = taken, to_bound = annals.lower_bound(taken), to_v = k.v, histories = chosen
     where x.name = p_name and x.lease = p_lease and x.to_snapshot is null;
   if not found then
     perform gnomon.not_leased(p_name);
@@ -177,8 +214,8 @@ comment on function gnomon.open_window is 'Notes what is delivered next to a con
 create function gnomon.window_query(c gnomon.consumer) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select gnomon.changes_query(gnomon.stored_place(c.from_snapshot, c.epoch, c.from_bound), gnomon.stored_place(c.to_snapshot, c.epoch, c.to_bound),
-    jsonb_build_object('tables', (select jsonb_agg(coalesce((select format('%I.%I', n.nspname, k.relname) from pg_class k join pg_namespace n on n.oid = k.relnamespace where k.oid = x), x::oid::text)) from unnest(c.tables) x),
-      'operations', to_jsonb(c.operations), 'keys', c.keys, 'images', c.images, 'noop', c.noop, 'after', jsonb_build_array(c.done_top, c.done_place)))
+    jsonb_strip_nulls(jsonb_build_object('histories', c.histories, 'operations', c.operations, 'keys', c.keys, 'images', c.images, 'noop', c.noop,
+      'delivered', case when c.done_top > 0 then c.name end, 'within', case when c.done_xid is not null then jsonb_build_array(c.done_xid::text, c.done_place) end)))
 $$;
 comment on function gnomon.window_query is 'SQL for what is left of the window that is being delivered to a consumer, see gnomon.changes_query.';
 
@@ -197,7 +234,7 @@ begin
 end $$;
 comment on function gnomon.first_unseen is 'Position of the earliest entry of a key that a snapshot does not see, whoever may read it. For callers whom row-level security lets see only some entries.';
 
-create function gnomon.rows_query(p_table regclass, p gnomon.place, p_after text[], p_limit int) returns text
+create function gnomon.rows_query(p_table regclass, p gnomon.place, p_keys jsonb, p_after text[], p_limit int) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   h int := gnomon.history_at(p_table, p);
@@ -227,36 +264,44 @@ begin
     hidden := format(' and x.v = gnomon.first_unseen(%s, array[%s], %L, %s, %s)', h, key, p.snapshot, p.epoch, p.bound);
     b_hidden := format(' and gnomon.first_unseen(%s, array[%s], %L, %s, %s) is null', h, b_key, p.snapshot, p.epoch, p.bound);
   end if;
+  if p_keys is not null then
+    p_keys := (select coalesce(jsonb_agg(k), '[]') from gnomon.given_keys(h, p_keys) k);
+    hidden := hidden || format(' and to_jsonb(array[%s]) in (select jsonb_array_elements(%L))', key, p_keys);
+    b_hidden := b_hidden || format(' and to_jsonb(array[%s]) in (select jsonb_array_elements(%L))', b_key, p_keys);
+  end if;
   return format($query$with unseen as materialized (
     select distinct on (%1$s) x.* from (select x.*%2$s from annals.h%3$s x where %4$s%5$s) x order by %1$s, %6$s)
   select q.key, q.image from (
     (select %1$s, array[%7$s] as key, case when x.op in ('u', 'd', 't') then array[%8$s] end as image from unseen x where x.op in ('u', 'd', 't', 'U', 'D', 'T')%9$s order by %1$s limit %10$s)
     union all
-    (select %11$s, array[%12$s], array[%13$s] from %14$s b where true%15$s and not exists (select from unseen x where %16$s)%17$s order by %11$s limit %10$s)) q (%18$s, key, image)
+    (select %11$s, array[%12$s], array[%13$s] from %14$s where true%15$s and not exists (select from unseen x where %16$s)%17$s order by %11$s limit %10$s)) q (%18$s, key, image)
   order by %18$s limit %10$s$query$,
     keys, case when nests then format(', min(x.v) over (partition by %s, x.xid) as first', keys) else '' end, h, gnomon.change_condition(h, p, null),
     case when p_after is not null then format(' and (%s) > (%s)', keys, after) else '' end, order_of, key, image, hidden, p_limit,
-    b_keys, b_key, today, annals.source(p_table), case when p_after is not null then format(' and (%s) > (%s)', b_keys, after) else '' end, annals.key_join(h, 'x.c%1$s', 'b.%2$I'), b_hidden,
+    b_keys, b_key, today, -- All rows were saved when tracking ended.
+    case when t.ended_v is null then annals.source(p_table) || ' b' else format('(select %s where false) b', (select string_agg(format('null::%s as %I', format_type(a.atttypid, a.atttypmod), c.name), ', ') from annals.tracked_column c join pg_attribute a on a.attrelid = format('annals.h%s', h)::regclass and a.attname = 'c' || c.n where c.tracked = h and c.gone_v is null)) end,
+    case when p_after is not null then format(' and (%s) > (%s)', b_keys, after) else '' end, annals.key_join(h, 'x.c%1$s', 'b.%2$I'), b_hidden,
     (select string_agg('k' || u.i, ', ' order by u.i) from unnest(t.key) with ordinality u (n, i)));
 end $$;
-comment on function gnomon.rows_query is 'SQL for rows of a table at a place in the order of their keys: key and image, so many after a key.';
+comment on function gnomon.rows_query is 'SQL for rows of a table at a place in the order of their keys: key and image, so many after a key; of all, or of those with some keys.';
 
 create function gnomon.snapshot_query(c gnomon.consumer, p_limit int) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select gnomon.rows_query(c.snapshot_tables[1], gnomon.stored_place(c.from_snapshot, c.epoch, c.from_bound), c.snapshot_key, p_limit)
+  select gnomon.rows_query(c.snapshot_tables[1], gnomon.stored_place(c.from_snapshot, c.epoch, c.from_bound), c.keys, c.snapshot_key, p_limit)
 $$;
 comment on function gnomon.snapshot_query is 'SQL for the next rows that a consumer gets before any changes.';
 
-create function gnomon.move_consumer(p_name text, p_lease uuid, p_top bigint, p_place bigint, p_changes bigint) returns void
+create function gnomon.move_consumer(p_name text, p_lease uuid, p_top bigint, p_place bigint, p_within xid8, p_whole xid8[], p_changes bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  update gnomon.consumer c set done_top = p_top, done_place = p_place, delivered = c.delivered + p_changes, moved_at = clock_timestamp()
-    where c.name = p_name and c.lease = p_lease and c.to_snapshot is not null and (c.done_top, c.done_place) < (p_top, p_place);
+  update gnomon.consumer c set done_top = greatest(c.done_top, p_top), done_place = p_place, done_xid = p_within, delivered = c.delivered + p_changes, moved_at = clock_timestamp()
+    where c.name = p_name and c.lease = p_lease and c.to_snapshot is not null;
   if not found then
     perform gnomon.not_leased(p_name);
   end if;
+  insert into gnomon.delivered (consumer, xids) select p_name, p_whole where p_whole <> '{}';
 end $$;
-comment on function gnomon.move_consumer is 'Notes that a consumer has had changes up to one of the window.';
+comment on function gnomon.move_consumer is 'Notes that a consumer has had changes up to one of the window, by which it has had some transactions whole, and perhaps a part of one.';
 
 create function gnomon.move_rows(p_name text, p_lease uuid, p_table regclass, p_key text[], p_rows bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -275,11 +320,12 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   bound bigint;
 begin
-  update gnomon.consumer c set from_snapshot = c.to_snapshot, from_bound = greatest(c.to_bound, annals.lower_bound(c.to_snapshot)), from_v = c.to_v, to_snapshot = null, to_bound = null, to_v = null, done_top = 0, done_place = 0
+  update gnomon.consumer c set from_snapshot = c.to_snapshot, from_bound = greatest(c.to_bound, annals.lower_bound(c.to_snapshot)), from_v = c.to_v, to_snapshot = null, to_bound = null, to_v = null, done_top = 0, done_place = 0, done_xid = null, histories = null
     where c.name = p_name and c.lease = p_lease and c.to_snapshot is not null returning c.from_bound into bound;
   if not found then
     perform gnomon.not_leased(p_name);
   end if;
+  delete from gnomon.delivered d where d.consumer = p_name;
   update annals.pin p set v = bound, at = clock_timestamp() where p.owner = 'gnomon consumer' and p.name = p_name and p.v <> bound;
 end $$;
 comment on function gnomon.close_window is 'Notes that a consumer has had all of its window, and lets go of the history before.';

@@ -43,10 +43,14 @@ comment on function gnomon.life is 'What annals.life tells of a tracked table, w
 
 create function gnomon.history(p_table regclass, p_key text[], p_from timestamptz default null, p_to timestamptz default null, p_limit int default null)
 returns table (v bigint, transaction text, at timestamptz, operation text, key text[], columns jsonb, note text, login text, role text, actor text, application text, client inet)
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  select l.v, l.transaction, l.at, l.operation, l.key, l.columns, l.note, l.login, l.role, l.actor, l.application, l.client from gnomon.life(p_table, p_key) l
-  where (p_from is null or l.at >= p_from) and (p_to is null or l.at < p_to) order by l.v desc limit p_limit
-$$;
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_limit < 0 then
+    perform gnomon.refuse('GN006', format('a limit cannot be %s', p_limit), 'Leave it out for all.');
+  end if;
+  return query select l.v, l.transaction, l.at, l.operation, l.key, l.columns, l.note, l.login, l.role, l.actor, l.application, l.client from gnomon.life(p_table, p_key) l
+    where (p_from is null or l.at >= p_from) and (p_to is null or l.at < p_to) order by l.v desc limit p_limit;
+end $$;
 comment on function gnomon.history is 'The life of the rows that ever had a key, newest change first: what was done, which columns changed from what to what (as text), when (the start of its transaction), and by whom; from p_from on and before p_to, the last p_limit. Rows are followed through changes of their key. Updates that changed nothing are left out. A note says where something is not known: erased, hidden from the caller, or not captured.';
 
 create function gnomon.blame(p_table regclass, p_key text[])

@@ -126,7 +126,7 @@ begin
     perform gnomon.refuse('GN006', 'the places cannot be compared: each sees changes that the other does not see', 'Take coordinates, not times, or places further apart.');
   end if;
   for relation in
-    select r from unnest(coalesce(p_tables, array(select k.relation from annals.tracked k join gnomon.history h on h.tracked = k.id
+    select r from unnest(coalesce(nullif(p_tables, '{}'), array(select k.relation from annals.tracked k join gnomon.history h on h.tracked = k.id
       where k.ended_v is null and 'gnomon' = any (k.users) and exists (select from pg_class c where c.oid = k.relation) and has_table_privilege(k.relation, 'select')))) u (r) group by r order by r::text
   loop
     if not has_table_privilege(relation, 'select') then

@@ -175,6 +175,8 @@ begin
   insert into volvra.erasure (id, tracked, table_name, mode, entries, moves, keys, reason, attempt, login, role, actor, application, client) overriding system value
     select erasure, t.id, format('%I.%I', t.schema_name, t.table_name), p_mode, forget_in.entries, forget_in.moves, forget_in.keys, p_reason, p_attempt, a.login, a.role, a.actor, a.application, a.client
     from volvra.attempt a where a.id = p_attempt;
+  -- Others may hold copies.
+  perform annals.tell_all(t.id, 'on_erase');
 end $$;
 comment on function volvra.forget_in is 'Erases a subject from one history.';
 

@@ -137,4 +137,5 @@ end $body$, keys.variables, (select r.reltype from pg_class r where r.oid = t.re
 end $$;
 comment on function volvra.on_view is 'Writes the function that reads single rows as they were. It is called whenever the view of a history was written anew.';
 
+select annals.close_schema('volvra');
 select volvra.grant_access(null, null, null);

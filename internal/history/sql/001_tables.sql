@@ -83,6 +83,7 @@ create table annals.tracked (
   saved_xid xid8,
   pruned_v bigint,
   pruned_xid xid8,
+  pruned_columns int[],
   ended_v bigint,
   ended_at timestamptz,
   ended_why text,
@@ -115,6 +116,7 @@ comment on column annals.tracked.key_free is 'Its triggers do not name the key c
 comment on column annals.tracked.saved_xid is 'Last transaction that saved an image of every row, see annals.materialize.';
 comment on column annals.tracked.pruned_v is 'History begins here: entries below were pruned.';
 comment on column annals.tracked.pruned_xid is 'Highest transaction of a pruned entry, in the present epoch.';
+comment on column annals.tracked.pruned_columns is 'Columns of the last segment that was pruned.';
 comment on column annals.tracked.ended_v is 'Position at which capture ended; null while it goes on.';
 comment on column annals.tracked.ended_at is 'When capture ended.';
 comment on column annals.tracked.ended_why is 'Why capture ended.';
@@ -182,6 +184,7 @@ create table annals.segment (
   epoch int not null references annals.epoch,
   first_v bigint not null,
   began_at timestamptz not null default clock_timestamp(),
+  opened_by xid8 not null default pg_current_xact_id(),
   closed_by xid8,
   writers text[],
   sealed_at timestamptz,
@@ -202,6 +205,7 @@ comment on column annals.segment.shape is 'Its columns of values, as they were d
 comment on column annals.segment.epoch is 'Epoch of its transaction ids.';
 comment on column annals.segment.first_v is 'No entry has a lower position.';
 comment on column annals.segment.began_at is 'When it was begun.';
+comment on column annals.segment.opened_by is 'Transaction that began it.';
 comment on column annals.segment.closed_by is 'Transaction that began the next segment or ended the history; others that were open then may still write here.';
 comment on column annals.segment.writers is 'Transactions, as pg_locks names them, that were open after it was closed and have not been seen to end.';
 comment on column annals.segment.sealed_at is 'When it was found that nothing can be written any more; the following columns are set then.';

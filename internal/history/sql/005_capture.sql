@@ -163,7 +163,9 @@ begin
     case when guard <> '' then 'begin' || guard || E'\n' else '' end
     || case when declared = '' then '' else E'<<annals_capture>>\ndeclare' || declared end || 'begin' || body || E'\n  return null;\nend'
     || case when guard <> '' then E';\nend' else '' end);
-  execute format('revoke all on function %s() from public', annals.capture_name(tracked, what));
+  -- With the owner's rights they write whatever a table's rows are said to be. Default privileges may have granted them to others.
+  execute (select format('revoke all on function %s() from public', annals.capture_name(tracked, what)) || coalesce(string_agg(', ' || a.grantee::regrole, ''), '')
+           from pg_proc p left join aclexplode(p.proacl) a on a.grantee not in (0, p.proowner) where p.oid = (annals.capture_name(tracked, what) || '()')::regprocedure);
   execute format('comment on function %s() is %L', annals.capture_name(tracked, what),
     (select format('Capture of %I.%I: %s.', t.schema_name, t.table_name, what) from annals.tracked t where t.id = tracked));
 end $$;

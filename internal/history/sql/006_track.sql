@@ -20,6 +20,18 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function annals.shape is 'Columns that a segment begun now would have.';
 
+create function annals.own_only(p_table text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  grantee text;
+begin
+  -- Default privileges may have granted it to others.
+  for grantee in select distinct case a.grantee when 0 then 'public' else a.grantee::regrole::text end from pg_class c cross join aclexplode(c.relacl) a where c.oid = p_table::regclass and a.grantee <> c.relowner loop
+    execute format('revoke all on %s from %s', p_table, grantee);
+  end loop;
+end $$;
+comment on function annals.own_only is 'Takes away what others than the owner may do with a new table.';
+
 create function annals.begin_segment(p_tracked int) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -52,7 +64,7 @@ begin
       when 'start' then 'Position at which the statement began.' when 'missing' then 'Bits of wide columns that did not change, see annals.segment.'
       else format('Old value of column %s, see annals.tracked_column.', substr(a.attname, 2)) end), '' order by a.attnum)
     from pg_attribute a where a.attrelid = name::regclass and a.attnum > 0);
-  execute format('revoke all on %s from public', name);
+  perform annals.own_only(name);
   update annals.segment s set closed_by = pg_current_xact_id() where s.tracked = p_tracked and s.closed_by is null;
   insert into annals.segment (tracked, number, relation, columns, wide, nests, shape, epoch, first_v)
     values (p_tracked, number, name::regclass, shape.list, shape.wide, t.nests or t.update_form = 'row', shape.columns, annals.present_epoch(), v);

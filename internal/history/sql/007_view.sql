@@ -244,6 +244,17 @@ begin
 end $$;
 comment on function annals.tell_users is 'Calls the functions on_view(int) of packages that keep a history, in their schemas, after its view was written anew.';
 
+create function annals.tell_all(p_tracked int, p_event name) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  f regproc;
+begin
+  for f in select p.oid from pg_proc p where p.proname = p_event and p.proargtypes = '23'::oidvector and p.proowner = annals.owner() order by 1 loop
+    execute format('select %s(%s)', f, p_tracked);
+  end loop;
+end $$;
+comment on function annals.tell_all is 'Calls the functions of this name, with one int for an argument, of all packages that belong to who owns the histories, whether they keep this history or only kept it.';
+
 create function annals.key_operator(p_tracked int, p_position int) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin

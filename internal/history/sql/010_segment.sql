@@ -135,11 +135,13 @@ begin
     entries := entries + s.entries;
     begins_v := greatest(begins_v, s.last_v + 1);
     dropped := dropped || s.relation;
+    t.pruned_columns := s.columns;
     delete from annals.segment g where g.tracked = p_tracked and g.number = s.number;
   end loop;
   if segments = 0 then
     return;
   end if;
+  update annals.tracked k set pruned_v = begins_v, pruned_xid = t.pruned_xid, pruned_columns = t.pruned_columns where k.id = p_tracked;
   perform set_config('annals.working', 'yes', true);
   -- The view lets go of the tables first.
   perform annals.write_view(p_tracked);
@@ -151,7 +153,6 @@ begin
     raise lock_not_available using message = format('%s is being read', gone);
   end;
   perform set_config('annals.working', '', true);
-  update annals.tracked k set pruned_v = begins_v, pruned_xid = t.pruned_xid where k.id = p_tracked;
   delete from annals.gap g where g.tracked = p_tracked and g.v < begins_v;
   delete from annals.move m where m.tracked = p_tracked and m.arrived_v < begins_v;
 end $$;
