@@ -103,14 +103,14 @@ func (p *Past) pointOf(ctx context.Context, table string) (point, error) {
 	if err != nil {
 		return point{}, err
 	}
-	var version, generation *int64
+	var version *int64
 	var home, query *string
-	err = pgtx.QueryRow(ctx, p.db, []any{&version, &generation, &home, &query, &q.keyNames}, "select version, generation, home, query, key_names::text[] from gnomon.point_at($1::text::regclass, $2)", table, o.Coordinate)
+	err = pgtx.QueryRow(ctx, p.db, []any{&version, &home, &query, &q.keyNames}, "select version, home, query, key_names::text[] from gnomon.point_at($1::text::regclass, $2)", table, o.Coordinate)
 	if err != nil {
 		return point{}, refused(err)
 	}
 	if query != nil {
-		q.query, q.args = *query, []any{o.bound(), o.Snapshot, *version, *generation, o.Coordinate[:8], *home}
+		q.query, q.args = *query, []any{o.bound(), o.Snapshot, *version, o.Coordinate[:8], *home}
 	}
 	conditions := make([]string, len(q.keyNames))
 	for i, name := range q.keyNames {

@@ -226,7 +226,7 @@ begin
       case when nests then ', null::bigint as start' else '' end, (select coalesce(string_agg(format(', false as lacks%s', l), '' order by l), '') from unnest(lacks) l), more, p_base) from gnomon.past_columns(p_tracked, p_shape) c);
   -- The one check: the place is one that this history tells by this view, and the caller may read the table.
   -- A transaction that sees an earlier state of the database may not see that there is such a history.
-  gate := format('(select case when strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', x.version, '' '')) > 0 and has_table_privilege(%3$s::oid, ''select'') and row_security_active(%3$s::oid) = %4$s%5$s then true else gnomon.refuse_read(%1$s, %4$s) end from (select) one left join annals.tracked x on x.id = %1$s)',
+  gate := format('(select case when strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', (select x.version from annals.tracked x where x.id = %1$s), '' '')) > 0 and has_table_privilege(%3$s::oid, ''select'') and row_security_active(%3$s::oid) = %4$s%5$s then true else gnomon.refuse_read(%1$s, %4$s) end)',
     p_tracked, p_route, t.relation::oid, p_guarded::text,
     -- Where nothing follows changes of the table by itself, they are noticed here.
     case when not annals.follows_ddl() and t.ended_v is null then format(' and gnomon.table_stamp(%s) = %L', p_tracked, gnomon.table_stamp(p_tracked)) else '' end);
@@ -434,8 +434,8 @@ declare
   t annals.tracked;
 begin
   select * into t from annals.tracked x where x.id = p_tracked;
-  -- A transaction that sees an earlier state of the history needs segments that may not be among these any more.
-  execute format('create view gnomon.h%1$s_%4$s_entries%5$s as select * from (%2$s) h where (select case when has_table_privilege(%3$s::oid, ''select'') and not row_security_active(%3$s::oid) and exists (select from gnomon.history x where x.tracked = %1$s and x.generation = %4$s) then true else gnomon.refuse_read(%1$s, false) end)',
+  -- Who reads them checks that the history is as it was when this was written.
+  execute format('create view gnomon.h%1$s_%4$s_entries%5$s as select * from (%2$s) h where case when has_table_privilege(%3$s::oid, ''select'') and not row_security_active(%3$s::oid) then true else gnomon.refuse_read(%1$s, false) end',
     p_tracked, gnomon.entry_arms(p_tracked, p_numbers, p_shape, false), t.relation::oid, (select x.generation from gnomon.history x where x.tracked = p_tracked),
     case when (select c.relrowsecurity from pg_class c where c.oid = t.relation) then ' with (security_barrier = true)' else '' end);
   execute format('comment on view gnomon.h%s_%s_entries is %L', p_tracked, (select x.generation from gnomon.history x where x.tracked = p_tracked), format('The last entries of %s, for those who may read all of the table.', t.relation));

@@ -154,18 +154,22 @@ comment on function gnomon.holds is 'Whether a coordinate is one of the present 
 
 -- One row by its key needs no settings: a statement of its own carries the place in parameters, and checks that what it takes for granted holds.
 
-create view gnomon.validity as select h.tracked, t.version, h.generation from gnomon.history h join annals.tracked t on t.id = h.tracked;
+create view gnomon.validity as select t.id, t.version from annals.tracked t;
 comment on view gnomon.validity is 'What changes when a history does, or how it is read.';
-comment on column gnomon.validity.tracked is 'The history.';
+comment on column gnomon.validity.id is 'The history.';
 comment on column gnomon.validity.version is 'See annals.tracked.';
-comment on column gnomon.validity.generation is 'See gnomon.history.';
 
-create view gnomon.marker as select left(m.marker::text, 8) as marker, concat(a.attrelid, '/', a.xmin) as home from annals.epoch_marker m, pg_attribute a
-  where m.only_row and a.attrelid = 'annals.epoch_marker'::regclass and a.attname = 'marker';
-comment on view gnomon.marker is 'What changes when coordinates cease to hold: the marker that coordinates begin with, and which database it is.';
-comment on column gnomon.marker.marker is 'Empty after a crash and a promotion.';
-comment on column gnomon.marker.home is 'Another one after a restore.';
+create view gnomon.marker as select left(m.marker::text, 8) as marker from annals.epoch_marker m;
+comment on view gnomon.marker is 'What changes when coordinates cease to hold: the marker that they begin with. Empty after a crash and a promotion.';
+comment on column gnomon.marker.marker is 'The marker.';
 grant select on gnomon.validity, gnomon.marker to public;
+
+create function gnomon.home() returns text
+language sql immutable security definer set search_path = pg_catalog, pg_temp as $$
+  -- The same as long as a plan lives: it is planned with the number.
+  select concat('annals.epoch_marker'::regclass::oid, '/', pg_relation_filenode('annals.epoch_marker'::regclass))
+$$;
+comment on function gnomon.home is 'Which database it is: a restored one has other objects.';
 
 create function gnomon.refuse_stale(p_tracked int) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -175,13 +179,12 @@ begin
 end $$;
 comment on function gnomon.refuse_stale is 'Ends a statement that takes for granted what does not hold any more.';
 
-create type gnomon.point as (tracked int, version bigint, generation bigint, home text, query text, key_names name[]);
+create type gnomon.point as (tracked int, version bigint, home text, query text, key_names name[]);
 comment on type gnomon.point is 'How a single row is read as it was.';
 comment on column gnomon.point.tracked is 'The history.';
 comment on column gnomon.point.version is 'What has to hold, see gnomon.validity.';
-comment on column gnomon.point.generation is 'The same.';
-comment on column gnomon.point.home is 'What has to hold, see gnomon.marker.';
-comment on column gnomon.point.query is 'The statement: its parameters are the key, bound, snapshot, version, generation, marker and home. Null where views have to be read.';
+comment on column gnomon.point.home is 'What has to hold: which database it is. A restored one has another marker table.';
+comment on column gnomon.point.query is 'The statement: its parameters are the key, bound, snapshot, version, marker and home. Null where views have to be read.';
 comment on column gnomon.point.key_names is 'Columns of the key.';
 
 create function gnomon.point_at(p_table regclass, p_coordinate text) returns gnomon.point
@@ -209,7 +212,6 @@ begin
   select * into t from annals.tracked k where k.id = gnomon.history_at(p_table, p);
   r.tracked := t.id;
   r.version := t.version;
-  r.generation := (select x.generation from gnomon.history x where x.tracked = t.id);
   r.key_names := (select array_agg(c.name order by u.i) from unnest(t.key) with ordinality u (n, i) join annals.tracked_column c on c.tracked = t.id and c.n = u.n);
   size := cardinality(t.key);
   select * into h from gnomon.histories_at(p) x where x.tracked = t.id;
@@ -220,17 +222,17 @@ begin
      or not exists (select from gnomon.route x where x.tracked = t.id and x.kind in ('present', 'recent') and not x.guarded and p.bound >= x.after_v and x.id = (select max(y.id) from gnomon.route y where y.tracked = t.id and y.kind in ('present', 'recent') and not y.guarded)) then
     return r;
   end if;
-  r.home := (select m.home from gnomon.marker m);
+  r.home := gnomon.home();
   r.query := (
     select format('select %s from (select * from ((select %s, h.op from gnomon.h%s_%s_entries h where %s and h.v operator(pg_catalog.>) $%s and not pg_catalog.pg_visible_in_snapshot(h.xid, $%s::pg_catalog.pg_snapshot) order by h.v limit 1)'
       || ' union all (select %s, ''u'' from %s%s t where %s)) a limit 1) q where q.op operator(pg_catalog.<>) ''i'' and q.op operator(pg_catalog.<>) ''n'''
-      || ' and (select case when exists (select from gnomon.validity y where y.tracked operator(pg_catalog.=) %s and y.version operator(pg_catalog.=) $%s and y.generation operator(pg_catalog.=) $%s)'
-      || ' and exists (select from gnomon.marker m where m.marker operator(pg_catalog.=) $%s::pg_catalog.text and m.home operator(pg_catalog.=) $%s::pg_catalog.text) then true else gnomon.refuse_stale(%s) end)',
-      string_agg(format('q.c%s as %I', c.n, c.name), ', ' order by c.position), string_agg(format('h.c%s', c.n), ', ' order by c.position), t.id, r.generation,
+      || ' and (select case when exists (select from gnomon.validity y where y.id operator(pg_catalog.=) %s and y.version operator(pg_catalog.=) $%s)'
+      || ' and exists (select from gnomon.marker m where m.marker operator(pg_catalog.=) $%s::pg_catalog.text) and gnomon.home() operator(pg_catalog.=) $%s::pg_catalog.text then true else gnomon.refuse_stale(%s) end)',
+      string_agg(format('q.c%s as %I', c.n, c.name), ', ' order by c.position), string_agg(format('h.c%s', c.n), ', ' order by c.position), t.id, (select x.generation from gnomon.history x where x.tracked = t.id),
       (select string_agg(format('h.c%s %s $%s', u.n, annals.key_operator(t.id, u.i::int), u.i), ' and ' order by u.i) from unnest(t.key) with ordinality u (n, i)), size + 1, size + 2,
       string_agg(c.source, ', ' order by c.position), case when t.partitioned then '' else 'only ' end, t.relation,
       (select string_agg(format('t.%I %s $%s', k.name, annals.key_operator(t.id, u.i::int), u.i), ' and ' order by u.i) from unnest(t.key) with ordinality u (n, i) join annals.tracked_column k on k.tracked = t.id and k.n = u.n),
-      t.id, size + 3, size + 4, size + 5, size + 6, t.id)
+      t.id, size + 3, size + 4, size + 5, t.id)
     from gnomon.past_columns(t.id, h.shape) with ordinality c (n, name, type, "collate", source, is_key, position));
   return r;
 end $$;

@@ -10,7 +10,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
   select 'gnomon', unnest(array[
     'astray', 'at', 'began_before', 'best_checkpoint', 'blame', 'change_condition', 'change_histories', 'change_kept', 'change_tables', 'change_top', 'changes',
     'changes_query', 'check', 'check_key', 'check_keys', 'check_tables', 'column_gone', 'consumer_of', 'consumers', 'diff', 'diff_columns', 'diff_counts', 'diff_image', 'diff_queries', 'diff_query',
-    'delivered_of', 'ended_before', 'enter', 'epoch', 'first_unseen', 'given_keys', 'histories_at', 'history', 'history_at', 'history_changes_query', 'holds', 'image_columns', 'is_behind', 'is_known', 'last_entry', 'last_history',
+    'delivered_of', 'ended_before', 'enter', 'epoch', 'first_unseen', 'given_keys', 'histories_at', 'history', 'history_at', 'history_changes_query', 'holds', 'home', 'image_columns', 'is_behind', 'is_known', 'last_entry', 'last_history',
     'last_position', 'leave', 'life', 'names_hold', 'next_of', 'now', 'open_at', 'pins_of', 'place_at', 'place_of', 'plain_type', 'point_at', 'point_of', 'present_history', 'readable_since', 'refuse',
     'refuse_name', 'refuse_read', 'refuse_stale', 'routes_at', 'rows_query', 'snapshot_at', 'snapshot_query', 'source_of', 'source_shown', 'status', 'stored_place', 'table_of', 'table_stamp', 'tags',
     'text_of', 'tracked_row', 'unreachable', 'window_query']), 'viewer'
