@@ -53,7 +53,8 @@ func newBenchmark(b *testing.B, changed int) *benchmark {
 			fmt.Sprintf("create index on %s using gin (tags)", table))
 	}
 	track(b, m.g, "public.item")
-	run(b, m.pool, "select annals.tick()")
+	// A little of a past that nobody asks for: the planner takes an empty history, once it is analyzed, for one that stays empty.
+	run(b, m.pool, fmt.Sprintf("update item set amount = amount where id <= %d", m.rows/100), "select annals.tick()")
 	m.then = must[gnomon.Coordinate](b)(m.g.Now(ctx)).Ref()
 	if changed > 0 {
 		for _, table := range []string{"item", "plain"} {
@@ -162,7 +163,7 @@ func BenchmarkPastScan(b *testing.B) {
 		m := newBenchmark(b, 0)
 		run(b, m.pool, "create table other as select * from plain", "alter table other add primary key (id)")
 		track(b, m.g, "public.other")
-		run(b, m.pool, "select annals.tick()")
+		run(b, m.pool, fmt.Sprintf("update other set amount = amount where id <= %d", m.rows/100), "select annals.tick()")
 		m.then = must[gnomon.Coordinate](b)(m.g.Now(b.Context())).Ref()
 		run(b, m.pool, "update other set amount = amount + 1", "update item set amount = amount + 1", "select annals.tick()")
 		must[int](b)(m.g.MakeCheckpoint(b.Context(), "public.item", m.then, "near"))
@@ -186,7 +187,7 @@ func BenchmarkTrackedUpdate(b *testing.B) {
 			m := newBenchmark(b, 0)
 			bench.Run{Conn: m.conn, Clients: clients, Unit: "writes/s", Baseline: "plain", Sides: []bench.Side{m.updater("item"), m.updater("plain")}, Check: func(ctx context.Context, ops map[string]int64) error {
 				var entries int64
-				if err := m.pool.QueryRow(ctx, "select count(*) from annals.h1").Scan(&entries); err != nil || entries != ops["item"] {
+				if err := m.pool.QueryRow(ctx, "select count(*) from annals.h1").Scan(&entries); err != nil || entries != ops["item"]+int64(m.rows/100) {
 					return fmt.Errorf("%d entries of %d updates, %w", entries, ops["item"], err)
 				}
 				return nil
