@@ -375,3 +375,29 @@ func TestReadingPlacesLeavesTheSession(t *testing.T) {
 		must[[]gnomon.Tag](t)(r.Tags(ctx))
 	})
 }
+
+// FuzzParseCoordinate: a text is a coordinate that is written the same again, or is refused.
+func FuzzParseCoordinate(f *testing.F) {
+	for _, seed := range []string{"5f0e1c7a/7041:7052:7044,7046/0/3A51C8", "00000000/1:1:/0/0", "5f0e1c7a/7:5:/0/1", "5f0e1c7a/5:9:8,7/0/1", "x", "5f0e1c7a/18446744073709551615:18446744073709551615:/FFFFFFFF/FFFFFFFF"} {
+		f.Add(seed, seed)
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		first, err := gnomon.ParseCoordinate(a)
+		if err != nil {
+			refuses(t, err, gnomon.ErrInvalid)
+			return
+		}
+		if first.String() != a {
+			t.Errorf("%q is written %q", a, first)
+		}
+		second, err := gnomon.ParseCoordinate(b)
+		if err != nil {
+			return
+		}
+		before, ordered := first.Before(second)
+		after, orderedToo := second.Before(first)
+		if before && after || ordered != orderedToo || first.Equal(second) && (before || !ordered) {
+			t.Errorf("%q and %q: %v %v, %v %v", a, b, before, ordered, after, orderedToo)
+		}
+	})
+}
