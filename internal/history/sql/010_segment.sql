@@ -42,7 +42,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
     select distinct l.virtualtransaction from pg_locks l
     where case when p_among is null
             then l.locktype = 'relation' and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.granted
-                 and l.mode not in ('AccessShareLock', 'RowShareLock')
+                 and l.mode not in ('AccessShareLock', 'RowShareLock', 'ShareUpdateExclusiveLock') -- readers, VACUUM and ANALYZE
                  and (l.relation in (select r.relation from annals.tracked_relation r where r.tracked = p_tracked)
                       or l.relation in (select s.relation from annals.segment s where s.tracked = p_tracked and s.sealed_at is null)
                       or l.relation = (select t.relation_oid from annals.tracked t where t.id = p_tracked))
