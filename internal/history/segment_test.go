@@ -334,3 +334,23 @@ func TestCrash(t *testing.T) {
 		t.Errorf("segments are of epochs %v", epochs)
 	}
 }
+
+// Who only vacuums or analyzes a table fires no capture, so nothing waits for him.
+func TestSealingWaitsForNoVacuum(t *testing.T) {
+	t.Parallel()
+	pool := installed(t)
+	exec(t, pool, "create table t (id int primary key)")
+	track(t, pool, "t", "")
+	exec(t, pool, "insert into t values (1)")
+	for mode, want := range map[string]int{"share update exclusive": 1, "row exclusive": 0} {
+		tx, err := pool.Begin(t.Context())
+		ok(t, err)
+		exec(t, tx, "lock table t in "+mode+" mode")
+		exec(t, pool, "select annals.rotate(1, 0)")
+		if got := one[int](t, pool, "select annals.seal_segments()"); got != want {
+			t.Errorf("%d segments are sealed while somebody holds the lock %s, want %d", got, mode, want)
+		}
+		ok(t, tx.Rollback(t.Context()))
+		exec(t, pool, "select annals.seal_segments()")
+	}
+}
