@@ -25,6 +25,7 @@ var worlds = []world{
 	{"nesting", nesting + "create trigger a after insert or update on t for each row execute function nudge(); create trigger b after update or delete on t for each row execute function drop_next();", `{"wide": ["w"]}`},
 	{"nesting before", nesting + "create trigger a before insert on t for each row execute function replace(); create trigger b before update of id on t for each row execute function make_room(); create trigger c after update of w on t for each row execute function nudge();", `{"wide": ["w"]}`},
 	{"tree", "create table t (id int primary key, x int references t on delete cascade on update cascade, w text); insert into t select i, nullif(i / 2, 0), 'w' from generate_series(1, 9) i;", `{}`},
+	{"nesting without no-ops", nesting + "create trigger a after insert or update on t for each row execute function nudge();", `{"skip_noop": true}`},
 	{"partitions", "create table t (id int primary key, x int, w text) partition by range (id); create table t1 partition of t for values from (minvalue) to (4); create table t2 partition of t for values from (4) to (7); create table t3 partition of t default; " + items, `{}`},
 }
 

@@ -236,6 +236,8 @@ declare
   -- In a statement, rows come before they go again, as a cascade to the same table makes them do.
   start text := case when t.nests then 'annals_capture.b operator(pg_catalog.-) 1' end;
   image_start text;
+  skips boolean := coalesce((t.options->>'skip_noop')::boolean, false);
+  arrival text := '';
   wide text;
 begin
   if t.nests then
@@ -248,20 +250,28 @@ begin
   -- A row that was there before this transaction is what its key had first, in whatever order triggers, cascades, and statements within
   -- statements are captured. Start 0 says so. Mostly it is older than the transaction, and that is quickly seen.
   image_start := format('case when pg_catalog.age(old.xmin) operator(pg_catalog.>) 0 then 0::pg_catalog.int8 when annals.made_here(old.xmin) then %s else 0::pg_catalog.int8 end',
-    case when t.nests then 'annals_capture.b' else 'null::pg_catalog.int8' end);
+    case when t.nests then 'annals_capture.b'
+         -- Where updates that change nothing leave no entry, the row may be older all the same. Then no row arrives at its key before it leaves,
+         -- but in this very statement: its image stands before those that do.
+         when skips and what = 'update' then format('case when pg_catalog.split_part(pg_catalog.current_setting(%1$L, true), '':'', 1) operator(pg_catalog.=) new.cmin::pg_catalog.text then pg_catalog.split_part(pg_catalog.current_setting(%1$L, true), '':'', 2)::pg_catalog.int8 end', 'annals.arrival' || t.id)
+         else 'null::pg_catalog.int8' end);
   if what = 'delete' then
     perform annals.write_function(t.id, what, declared, body || annals.entry_insert(t.id, code, 'old', image_start) || ';');
     return;
   end if;
-  if coalesce((t.options->>'skip_noop')::boolean, false) then
-    guard := E'\n  if pg_catalog.record_image_eq(old, new) then return null; end if;';
+  if skips then
+    -- Where statements nest, nothing would tell that the row is older than the transaction.
+    guard := format(E'\n  if pg_catalog.record_image_eq(old, new)%s then return null; end if;', case when t.nests then ' and pg_catalog.age(old.xmin) operator(pg_catalog.<=) 0 and annals.made_here(old.xmin)' else '' end);
+    if not t.nests then
+      arrival := format(E'if (pg_catalog.split_part(pg_catalog.current_setting(%1$L, true), '':'', 1) operator(pg_catalog.=) new.cmin::pg_catalog.text) is not true then\n  perform pg_catalog.set_config(%1$L, pg_catalog.concat(new.cmin, '':'', pg_catalog.nextval(''annals.v''::pg_catalog.regclass)), true);\n  end if;\n  ', 'annals.arrival' || t.id);
+    end if;
   end if;
   select string_agg(format('case when %s then %s::pg_catalog.int8 else 0 end', annals.same_value(t.relation, c.name), 1::bigint << c.wide_bit), ' operator(pg_catalog.|) ')
     into wide from annals.captured(t.id) c where c.wide_bit is not null;
   declared := declared || E'  y pg_catalog.int8;\n  z pg_catalog.int8;\n';
   -- The history of the old key ends here, so nothing later tells what the entry would lack.
-  body := body || format(E'if pg_catalog.record_image_ne(row(%s), row(%s)) then\n  %s;\n  %s\n  else\n  ', annals.key_list(t.id, 'old.%I'), annals.key_list(t.id, 'new.%I'),
-    annals.entry_insert(t.id, code, 'old', image_start), annals.move_insert(t.id, image_start, coalesce(start, 'null')));
+  body := body || format(E'if pg_catalog.record_image_ne(row(%s), row(%s)) then\n  %s%s;\n  %s\n  else\n  ', annals.key_list(t.id, 'old.%I'), annals.key_list(t.id, 'new.%I'),
+    arrival, annals.entry_insert(t.id, code, 'old', image_start), annals.move_insert(t.id, image_start, coalesce(start, 'null')));
   if wide is not null then
     declared := declared || E'  m pg_catalog.int8;\n';
     if annals.names_wide(t.id) then
