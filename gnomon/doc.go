@@ -73,7 +73,7 @@
 //   - Values of excluded columns are not stored, and those columns are not there in the past. Generated columns are computed again, by
 //     today's expression, and not shown where other columns have changed since.
 //   - A column that was dropped keeps its values in history only for rows that changed before: [ErrColumnGone] for others. annals.materialize in the
-//     transaction that drops it saves all rows first. A column renamed since stands under its present name. One that got a wider type has that.
+//     transaction that drops it saves all rows first. A column renamed since stands under its present name, unless [FormerNames] asks for that of the place. One that got a wider type has that.
 //     Where its name was taken again, the column that went has its number behind its name, as in "total (3)".
 //   - A column of the key, or one with long values that is stored only when it changes, can be dropped or get another type once annals.free_key was called for the
 //     history. Types that a column of a tracked table has, or had, can't be dropped as long as history holds its values.

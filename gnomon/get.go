@@ -105,7 +105,7 @@ func (p *Past) pointOf(ctx context.Context, table string) (point, error) {
 	}
 	var version *int64
 	var home, query *string
-	err = pgtx.QueryRow(ctx, p.db, []any{&version, &home, &query, &q.keyNames}, "select version, home, query, key_names::text[] from gnomon.point_at($1::text::regclass, $2)", table, o.Coordinate)
+	err = pgtx.QueryRow(ctx, p.db, []any{&version, &home, &query, &q.keyNames}, "select version, home, query, key_names::text[] from gnomon.point_at($1::text::regclass, $2, $3)", table, o.Coordinate, p.names)
 	if err != nil {
 		return point{}, refused(err)
 	}

@@ -24,7 +24,7 @@ import (
 // tell that place is [ErrNoHistory] or [ErrPruned], and a value that went with its column [ErrColumnGone]. Rights to tables and their
 // row-level security hold, on the rows as they were. System columns such as ctid do not exist there.
 //
-// Columns are those that the table had then, under their present names; excluded ones are not there. Generated columns are computed
+// Columns are those that the table had then, under their present names unless asked otherwise ([FormerNames]); excluded ones are not there. Generated columns are computed
 // again, by the expression that they have today, and are not there where other columns have changed since. A view that uses a column which did not exist then fails
 // as PostgreSQL says it, with 42703.
 //
@@ -33,6 +33,7 @@ type Past struct {
 	db        DB
 	ref       Ref
 	untracked string
+	names     string
 
 	mu     sync.Mutex
 	opened opening          // what was last found to hold
@@ -57,12 +58,16 @@ type PastOption func(*Past)
 // UntrackedAsToday lets tables that are not tracked be read as they are today, where otherwise they are [ErrUntracked].
 func UntrackedAsToday() PastOption { return func(p *Past) { p.untracked = "present" } }
 
+// FormerNames gives columns that were renamed since the names that they had at the place, where otherwise they have their present ones.
+// Users' views over tables with such columns are then refused, with [ErrView].
+func FormerNames() PastOption { return func(p *Past) { p.names = "former" } }
+
 // At returns the database as it was at a place. A time, a tag and [Present] are resolved now, once, to a coordinate.
 //
 // [ErrUnknownTag]: there is no such tag; [ErrNoTick]: no tick is as old as the time; [ErrEpoch]: the coordinate was taken before a restore,
 // crash or promotion; [ErrNotYet]: it is later than what the transaction sees; [ErrInvalid]: it names no place.
 func (g *Gnomon) At(ctx context.Context, ref Ref, options ...PastOption) (*Past, error) {
-	p := &Past{db: g.db, ref: ref, untracked: "refuse"}
+	p := &Past{db: g.db, ref: ref, untracked: "refuse", names: "present"}
 	for _, option := range options {
 		option(p)
 	}
@@ -84,7 +89,7 @@ func (p *Past) open(ctx context.Context, db DB) error {
 	var o opening
 	err := pgtx.QueryRow(ctx, db, []any{&o.Coordinate, &o.Snapshot, &o.Bound, &o.Checked, &o.Path, &o.Outside, &o.Role, &o.Tables}, `
 		select (o.place).coordinate, (o.place).snapshot::text, (o.place).bound::text, o.checked, o.path, o.outside, current_user::text, o.tables
-		from gnomon.open_at($1, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path'), $2) o`, string(ref), p.untracked)
+		from gnomon.open_at($1, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path'), $2, $3) o`, string(ref), p.untracked, p.names)
 	if err != nil {
 		return refused(err)
 	}

@@ -31,6 +31,7 @@ type shapeMoment struct {
 	after   string // which step
 	at      gnomon.Ref
 	columns []string            // numbers
+	names   map[string]string   // names of columns then, by number
 	rows    []map[string]string // values by number of the column
 }
 
@@ -78,7 +79,7 @@ func (l *ledger) remember() {
 	numbers, names := l.columns()
 	tx := must[pgx.Tx](l.t)(l.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))
 	defer tx.Rollback(ctx)
-	m := shapeMoment{after: l.trace[len(l.trace)-1], at: must[gnomon.Coordinate](l.t)(gnomon.New(tx).Now(ctx)).Ref(), columns: numbers}
+	m := shapeMoment{after: l.trace[len(l.trace)-1], at: must[gnomon.Coordinate](l.t)(gnomon.New(tx).Now(ctx)).Ref(), columns: numbers, names: maps.Clone(l.names)}
 	for _, row := range textsOf(l.t, tx, "select * from "+table) {
 		byNumber := map[string]string{}
 		for i, n := range numbers {
@@ -164,18 +165,22 @@ func (l *ledger) outcome(m shapeMoment) string {
 		// What came is captured from annals.sync on.
 		columns = slices.DeleteFunc(slices.Clone(columns), func(n string) bool { _, shown := got[0][l.names[n]]; return !shown })
 	}
-	l.equal(m, got, columns)
+	l.equal(m, got, columns, l.names)
+	if !l.unfollowed {
+		past := must[*gnomon.Past](l.t)(l.g.At(ctx, m.at, gnomon.FormerNames()))
+		l.equal(m, textsOf(l.t, past, "select * from "+table), columns, m.names)
+	}
 	return "ok"
 }
 
-// equal fails the test unless rows of the past are those of a moment, in some of its columns.
-func (l *ledger) equal(m shapeMoment, got []map[string]string, numbers []string) {
+// equal fails the test unless rows of the past are those of a moment, in some of its columns, under these names.
+func (l *ledger) equal(m shapeMoment, got []map[string]string, numbers []string, names map[string]string) {
 	l.t.Helper()
 	want := map[string]int{}
 	for _, row := range m.rows {
 		renamed := map[string]string{}
 		for _, n := range numbers {
-			renamed[l.names[n]] = row[n]
+			renamed[names[n]] = row[n]
 		}
 		want[fmt.Sprint(renamed)]++
 	}
@@ -218,7 +223,7 @@ func (l *ledger) withoutGone(past *gnomon.Past, table string, m shapeMoment) {
 	for i, n := range left {
 		list[i] = pgx.Identifier{l.names[n]}.Sanitize()
 	}
-	l.equal(m, textsOf(l.t, past, "select "+strings.Join(list, ", ")+" from "+table), left)
+	l.equal(m, textsOf(l.t, past, "select "+strings.Join(list, ", ")+" from "+table), left, l.names)
 }
 
 // outcomes reads all moments.

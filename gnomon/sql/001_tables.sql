@@ -58,11 +58,12 @@ comment on index gnomon.checkpoint_name is 'Names are unique for a table.';
 create table gnomon.route (
   id int primary key generated always as identity,
   tracked int not null references gnomon.history on delete cascade,
-  kind text not null check (kind in ('present', 'recent', 'shape', 'checkpoint', 'old')),
+  kind text not null check (kind in ('present', 'recent', 'shape', 'checkpoint', 'named', 'old')),
   guarded boolean not null,
   shape int not null,
   checkpoint int references gnomon.checkpoint on delete cascade,
   after_v bigint not null,
+  era bigint,
   schema_name name not null,
   view_name name not null
 );
@@ -70,11 +71,12 @@ create index route_tracked on gnomon.route (tracked);
 comment on table gnomon.route is 'Views through which the past of a table is read: which one serves depends on the coordinate and on who reads.';
 comment on column gnomon.route.id is 'Number of the route.';
 comment on column gnomon.route.tracked is 'The history.';
-comment on column gnomon.route.kind is 'present: with the columns of today, over all segments that had them; recent: over the last of those; shape: with columns as they were; checkpoint: from a checkpoint; old: in nobody''s way any more, but somebody was reading it when it was to be dropped.';
+comment on column gnomon.route.kind is 'present: with the columns of today, over all segments that had them; recent: over the last of those; shape: with columns as they were; checkpoint: from a checkpoint; named: under former names of columns; old: in nobody''s way any more, but somebody was reading it when it was to be dropped.';
 comment on column gnomon.route.guarded is 'For readers whom row-level security restricts.';
 comment on column gnomon.route.shape is 'Number of the first segment that has the columns of the view.';
 comment on column gnomon.route.checkpoint is 'The checkpoint.';
 comment on column gnomon.route.after_v is 'It serves places that see all entries up to here.';
+comment on column gnomon.route.era is 'Columns have the names that they had before this position; null: their present or last ones.';
 comment on column gnomon.route.schema_name is 'Schema of the view.';
 comment on column gnomon.route.view_name is 'Its name, the one that the table had when it was written.';
 comment on index gnomon.route_tracked is 'Finds the views of a history.';

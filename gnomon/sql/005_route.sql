@@ -122,6 +122,22 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.computed is 'Generated columns of a table: history does not hold them, they are computed again.';
 
+create function gnomon.former_columns(p_tracked int, p_shape int, p_era bigint) returns table (n int, name name, former name)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select c.n, c.name, case when row_number() over (partition by c.former order by c.n) = 1 then c.former else format('%s (%s)', left(c.former, 40), c.n)::name end
+  from (
+    select x.n, x.name, coalesce((select f.name from annals.former_name f where f.tracked = p_tracked and f.n = x.n and f.v >= p_era order by f.v limit 1), k.name) as former
+    from (select c.n, c.name from gnomon.past_columns(p_tracked, p_shape) c
+          union select k.n, k.name from gnomon.computed(p_tracked) g join annals.tracked_column k on k.tracked = p_tracked and k.name = g.name and k.gone_v is null) x
+    join annals.tracked_column k on k.tracked = p_tracked and k.n = x.n) c
+$$;
+comment on function gnomon.former_columns is 'Columns of a shape, generated ones too, with the names that they had before a position.';
+
+create function gnomon.era_at(p_tracked int, p gnomon.place) returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$ select min(f.v) from annals.former_name f where f.tracked = p_tracked and f.epoch = p.epoch and not pg_visible_in_snapshot(f.xid, p.snapshot) $$;
+comment on function gnomon.era_at is 'Position before which columns had the names that they have at a place; null when those are their present ones.';
+
 create function gnomon.lacking(p_tracked int, p_numbers int[], p_shape int) returns setof int
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select distinct c.n from gnomon.past_columns(p_tracked, p_shape) c join annals.segment s on s.tracked = p_tracked and s.number = any (p_numbers)
@@ -339,7 +355,7 @@ begin
 end $$;
 comment on function gnomon.make_schema is 'Makes a schema for views of the past, unless there is one.';
 
-create function gnomon.write_route(p_tracked int, p_kind text, p_shape int, p_numbers int[], p_base text, p_checkpoint int, p_guarded boolean) returns void
+create function gnomon.write_route(p_tracked int, p_kind text, p_shape int, p_numbers int[], p_base text, p_checkpoint int, p_guarded boolean, p_era bigint default null) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   t annals.tracked;
@@ -347,11 +363,11 @@ declare
   query text;
 begin
   select * into t from annals.tracked x where x.id = p_tracked;
-  insert into gnomon.route (tracked, kind, guarded, shape, checkpoint, after_v, schema_name, view_name)
-    values (p_tracked, p_kind, p_guarded, p_shape, p_checkpoint,
+  insert into gnomon.route (tracked, kind, guarded, shape, checkpoint, era, after_v, schema_name, view_name)
+    values (p_tracked, case when p_era is null then p_kind else 'named' end, p_guarded, p_shape, p_checkpoint, p_era,
             coalesce((select max(s.last_v) from annals.segment s where s.tracked = p_tracked and s.number <> all (p_numbers) and s.number >= p_shape and s.epoch = (select max(e.number) from annals.epoch e)), 0),
             '', t.table_name) returning * into r;
-  if p_kind = 'present' and not p_guarded then
+  if p_kind = 'present' and not p_guarded and p_era is null then
     r.schema_name := format('gnomon_past_%s', (select s.id from gnomon.source s where s.schema_name = t.schema_name));
     perform gnomon.make_schema(r.schema_name, format('The past of schema %I, at the place that gnomon.at set.', t.schema_name));
     -- One of that name may be left: of a table that is gone, or since it is being read.
@@ -363,7 +379,7 @@ begin
   end if;
   if r.schema_name = '' then
     r.schema_name := format('gnomon_%s_%s', p_tracked, r.id);
-    perform gnomon.make_schema(r.schema_name, format('The past of %I.%I, %s.', t.schema_name, t.table_name, case p_kind when 'present' then 'for readers whom row-level security restricts' when 'recent' then 'not long ago' when 'shape' then 'with columns as they were' else 'from a checkpoint' end));
+    perform gnomon.make_schema(r.schema_name, format('The past of %I.%I, %s.', t.schema_name, t.table_name, case r.kind when 'named' then 'under former names' when 'present' then 'for readers whom row-level security restricts' when 'recent' then 'not long ago' when 'shape' then 'with columns as they were' else 'from a checkpoint' end));
   end if;
   update gnomon.route x set schema_name = r.schema_name where x.id = r.id;
   query := gnomon.view_query(r.id, p_tracked, p_shape, p_numbers, p_base, p_checkpoint, p_guarded);
@@ -372,6 +388,11 @@ begin
       select string_agg(case when x.name is not null then format('(%s)::%s as %I', x.expression, x.type, x.name) else format('%I.%I', t.table_name, c.name) end, ', ' order by a.attnum)
       from pg_attribute a left join gnomon.computed(p_tracked) x on x.name = a.attname left join gnomon.past_columns(p_tracked, p_shape) c on c.name = a.attname
       where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped and (x.name is not null or c.name is not null)), query, t.table_name);
+  end if;
+  if p_era is not null then
+    query := format('select %s from (%s) as %I', (select string_agg(format('%I.%I as %I', t.table_name, a.attname, coalesce(f.former, a.attname)), ', ' order by a.attnum)
+      from pg_attribute a left join gnomon.former_columns(p_tracked, p_shape, p_era) f on f.name = a.attname
+      where a.attrelid = (select format('%I.%I', x.schema_name, x.view_name)::regclass from gnomon.route x where x.tracked = p_tracked and x.kind = p_kind and x.shape = p_shape and x.guarded = p_guarded and x.era is null order by x.id limit 1) and a.attnum > 0), query, t.table_name);
   end if;
   execute format('create view %I.%I%s as %s', r.schema_name, r.view_name, case when (select c.relrowsecurity from pg_class c where c.oid = t.relation) then ' with (security_barrier = true)' else '' end, query);
   execute format('comment on view %I.%I is %L', r.schema_name, r.view_name, format('%I.%I at the place that gnomon.at set.', t.schema_name, t.table_name));
@@ -385,6 +406,7 @@ declare
   t annals.tracked;
   s record;
   k gnomon.checkpoint;
+  former bigint;
   numbers int[];
   recent int[];
   base text;
@@ -412,6 +434,11 @@ begin
         raise warning 'the past of % cannot be shown to those whom row-level security restricts, as it was before its columns changed: policies look at columns that it did not have', t.relation;
       end;
     end if;
+    for former in select distinct f.v from annals.former_name f join annals.segment g on g.tracked = p_tracked and g.number = s.number
+               where f.tracked = p_tracked and f.epoch = (select max(e.number) from annals.epoch e) and f.v > g.first_v and coalesce(f.v > t.pruned_v, true) order by f.v loop
+      perform gnomon.write_route(p_tracked, x.kind, s.number, numbers, base, null, x.guarded, former)
+        from gnomon.route x where x.tracked = p_tracked and x.kind in ('present', 'shape') and x.shape = s.number and x.era is null;
+    end loop;
     if s.present and t.ended_v is null then
       -- Each segment takes time to plan and to begin with: most reads need the last ones only.
       select array_agg(g.number order by g.number) into recent from annals.segment g

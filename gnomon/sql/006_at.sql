@@ -27,13 +27,13 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.best_checkpoint is 'The checkpoint from which the state of a table at a place is told best; null when that is today''s.';
 
-create function gnomon.routes_at(p gnomon.place) returns table (tracked int, relation oid, source int, source_schema name, checked text, guarded boolean, schema_name name, view_name name, present boolean)
+create function gnomon.routes_at(p gnomon.place, p_names text default 'present') returns table (tracked int, relation oid, source int, source_schema name, checked text, guarded boolean, schema_name name, view_name name, present boolean)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select distinct on (h.tracked, r.guarded) h.tracked, h.relation, h.source, h.schema_name, format(' %s:%s ', r.id, h.version), r.guarded, r.schema_name, r.view_name, h.present
   from gnomon.histories_at(p) h
   join gnomon.route r on r.tracked = h.tracked and r.shape = h.shape
-    and case r.kind when 'old' then false when 'recent' then p.bound >= r.after_v when 'checkpoint' then r.checkpoint = gnomon.best_checkpoint(h.tracked, p) else true end
-  order by h.tracked, r.guarded, r.kind = 'checkpoint' desc, r.kind = 'recent' desc, r.id
+    and case r.kind when 'old' then false when 'recent' then p.bound >= r.after_v when 'checkpoint' then r.checkpoint = gnomon.best_checkpoint(h.tracked, p) when 'named' then p_names = 'former' and r.era = gnomon.era_at(h.tracked, p) else true end
+  order by h.tracked, r.guarded, r.kind = 'named' desc, r.kind = 'checkpoint' desc, r.kind = 'recent' desc, r.id
 $$;
 comment on function gnomon.routes_at is 'The views that show tables at a place, with what they compare to be sure of it: for readers whom row-level security restricts, and for others.';
 
@@ -56,13 +56,16 @@ comment on column gnomon.opening.path is 'The search_path.';
 comment on column gnomon.opening.outside is 'The search_path to go back to.';
 comment on column gnomon.opening.tables is 'Views by the OIDs of their tables.';
 
-create function gnomon.open_at(p_ref text, p_schemas name[], p_outside text, p_untracked text) returns gnomon.opening
+create function gnomon.open_at(p_ref text, p_schemas name[], p_outside text, p_untracked text, p_names text default 'present') returns gnomon.opening
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   o gnomon.opening;
 begin
   if coalesce(p_untracked, '') not in ('refuse', 'present') then
     perform gnomon.refuse('GN006', format('untracked tables cannot be read as %L', p_untracked), 'Say refuse, or present to read their rows of today.');
+  end if;
+  if coalesce(p_names, '') not in ('present', 'former') then
+    perform gnomon.refuse('GN006', format('columns cannot be read under %L names', p_names), 'Say present, or former for the names that they had then.');
   end if;
   -- Within the past, another place has views of its own.
   p_schemas := array(select s.schema from unnest(p_schemas) with ordinality s (schema, i) where gnomon.source_shown(s.schema) is null order by s.i);
@@ -71,7 +74,7 @@ begin
     from (select gnomon.astray(p_schemas) as name) x where x.name is not null;
   o.place := gnomon.place_of(p_ref);
   o.outside := p_outside;
-  with routes as materialized (select r.* from gnomon.routes_at(o.place) r where r.guarded = row_security_active(r.relation)),
+  with routes as materialized (select r.* from gnomon.routes_at(o.place, p_names) r where r.guarded = row_security_active(r.relation)),
   listed as (
     -- Before each schema the views of its tables, those that differ from today's first, and then what refuses to be read.
     select s.i, 1 as part, r.tracked::text as name, quote_ident(r.schema_name) as entry from unnest(p_schemas) with ordinality s (schema, i) join routes r on r.source_schema = s.schema and r.schema_name !~ '^gnomon_past_[0-9]+$'
@@ -98,7 +101,7 @@ as $$ select s.id from gnomon.source s where s.schema_name = p_schema $$;
 comment on function gnomon.source_of is 'Number of a schema that has tracked tables.';
 
 -- Without a search_path of their own: they read and set the caller's.
-create function gnomon.at(p_ref text, p_local boolean default false, p_untracked text default 'refuse') returns text
+create function gnomon.at(p_ref text, p_local boolean default false, p_untracked text default 'refuse', p_names text default 'present') returns text
 language plpgsql volatile as $$
 declare
   o gnomon.opening;
@@ -107,13 +110,13 @@ begin
   if coalesce(pg_catalog.current_setting('gnomon.place', true), '') operator(pg_catalog.<>) '' then
     perform pg_catalog.set_config('search_path', pg_catalog.current_setting('gnomon.outside', true), p_local);
   end if;
-  o := gnomon.open_at(p_ref, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path'), p_untracked);
+  o := gnomon.open_at(p_ref, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path'), p_untracked, p_names);
   perform pg_catalog.set_config('gnomon.place', (o.place).coordinate, p_local), pg_catalog.set_config('gnomon.snapshot', (o.place).snapshot::pg_catalog.text, p_local),
           pg_catalog.set_config('gnomon.bound', (o.place).bound::pg_catalog.text, p_local), pg_catalog.set_config('gnomon.checked', o.checked, p_local),
           pg_catalog.set_config('gnomon.outside', o.outside, p_local), pg_catalog.set_config('search_path', o.path, p_local);
   return (o.place).coordinate;
 end $$;
-comment on function gnomon.at is 'From now on in this session (or with p_local in this transaction) the names of tracked tables mean them as they were at a place: a coordinate, tag:name, a time, or now. Names with their schema mean the tables of today. Returns the coordinate. p_untracked: refuse, or present to let names of untracked tables mean their rows of today.';
+comment on function gnomon.at is 'From now on in this session (or with p_local in this transaction) the names of tracked tables mean them as they were at a place: a coordinate, tag:name, a time, or now. Names with their schema mean the tables of today. Returns the coordinate. p_untracked: refuse, or present to let names of untracked tables mean their rows of today. p_names: present, or former to let columns that were renamed since have the names that they had then.';
 
 create function gnomon.leave(p_local boolean default false) returns void
 language plpgsql volatile as $$
@@ -187,7 +190,7 @@ comment on column gnomon.point.home is 'What has to hold: which database it is. 
 comment on column gnomon.point.query is 'The statement: its parameters are the key, bound, snapshot, version, marker and home. Null where views have to be read.';
 comment on column gnomon.point.key_names is 'Columns of the key.';
 
-create function gnomon.point_at(p_table regclass, p_coordinate text) returns gnomon.point
+create function gnomon.point_at(p_table regclass, p_coordinate text, p_names text default 'present') returns gnomon.point
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   r gnomon.point := gnomon.point_of(p_table, p_coordinate);
@@ -195,9 +198,27 @@ begin
   if row_security_active(p_table) or pg_is_in_recovery() then -- the marker cannot be read on a standby
     r.query := null;
   end if;
+  if p_names = 'former' then
+    r := gnomon.point_before(r, p_coordinate);
+  end if;
   return r;
 end $$;
 comment on function gnomon.point_at is 'How the caller reads single rows of a table at a coordinate.';
+
+create function gnomon.point_before(p_point gnomon.point, p_coordinate text) returns gnomon.point
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  era bigint := gnomon.era_at(p_point.tracked, gnomon.place_of(p_coordinate));
+begin
+  if era is not null then
+    p_point.query := null;
+    p_point.key_names := (
+      select array_agg(f.former order by u.i) from annals.tracked t cross join lateral unnest(t.key) with ordinality u (n, i)
+      join lateral gnomon.former_columns(t.id, (select min(s.number) from annals.segment s where s.tracked = t.id and t.key <@ s.columns), era) f on f.n = u.n where t.id = p_point.tracked);
+  end if;
+  return p_point;
+end $$;
+comment on function gnomon.point_before is 'The same for who reads columns under the names that they had then.';
 
 create function gnomon.point_of(p_table regclass, p_coordinate text) returns gnomon.point
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$

@@ -54,6 +54,11 @@ language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$ select exists (select from annals.tracked t join gnomon.history h on h.tracked = t.id where t.relation = p_relation) $$;
 comment on function gnomon.is_known is 'Whether a table has a history, or had one.';
 
+create function gnomon.shows_former(p_schema name) returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$ select exists (select from gnomon.route r where r.schema_name = p_schema and r.kind = 'named') $$;
+comment on function gnomon.shows_former is 'Whether a schema shows the past of a table under former names of columns.';
+
 create function gnomon.source_shown(p_schema name) returns int
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select coalesce(substring(p_schema from '^gnomon_(?:past|guard)_([0-9]+)$')::int,
@@ -69,6 +74,12 @@ declare
 begin
   if pg_catalog.has_any_column_privilege(p_view, 'select') is false then
     perform gnomon.refuse('42501', pg_catalog.format('permission denied for the past of %s', p_name), 'It takes SELECT on the view, and on what it reads.', pg_catalog.jsonb_build_object('table', p_name));
+  end if;
+  select pg_catalog.min(r.name::pg_catalog.text) into astray from pg_catalog.unnest(p_relations) r (name) join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) pg_catalog.to_regclass(pg_catalog.quote_ident(r.name))
+    join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace where gnomon.shows_former(n.nspname);
+  if astray is not null then
+    perform gnomon.refuse('GN010', pg_catalog.format('%s cannot be read in the past under former names: columns of %s had other names then', p_name, astray), 'Read it under the present names, or ask the tables for what it shows.',
+      pg_catalog.jsonb_build_object('table', p_name, 'reason', 'names', 'name', astray));
   end if;
   select pg_catalog.min(x.name) into astray from (
     select r.name::pg_catalog.text from pg_catalog.unnest(p_relations) r (name) left join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) pg_catalog.to_regclass(pg_catalog.quote_ident(r.name))

@@ -10,9 +10,9 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
   select 'gnomon', unnest(array[
     'astray', 'at', 'began_before', 'best_checkpoint', 'blame', 'change_condition', 'change_histories', 'change_kept', 'change_tables', 'change_top', 'changes',
     'changes_query', 'check', 'check_key', 'check_keys', 'check_tables', 'column_gone', 'consumer_of', 'consumers', 'diff', 'diff_columns', 'diff_counts', 'diff_image', 'diff_queries', 'diff_query',
-    'delivered_of', 'ended_before', 'enter', 'epoch', 'first_unseen', 'given_keys', 'histories_at', 'history', 'history_at', 'history_changes_query', 'holds', 'home', 'image_columns', 'is_behind', 'is_known', 'last_entry', 'last_history',
-    'last_position', 'leave', 'life', 'names_hold', 'next_of', 'now', 'open_at', 'pins_of', 'place_at', 'place_of', 'plain_type', 'point_at', 'point_of', 'present_history', 'readable_since', 'refuse',
-    'refuse_name', 'refuse_read', 'refuse_stale', 'routes_at', 'rows_query', 'snapshot_at', 'snapshot_query', 'source_of', 'source_shown', 'status', 'stored_place', 'table_of', 'table_stamp', 'tags',
+    'delivered_of', 'ended_before', 'enter', 'epoch', 'era_at', 'first_unseen', 'given_keys', 'histories_at', 'history', 'history_at', 'history_changes_query', 'holds', 'home', 'image_columns', 'is_behind', 'is_known', 'last_entry', 'last_history',
+    'last_position', 'leave', 'life', 'names_hold', 'next_of', 'now', 'open_at', 'pins_of', 'place_at', 'place_of', 'plain_type', 'point_at', 'point_before', 'point_of', 'present_history', 'readable_since', 'refuse',
+    'refuse_name', 'refuse_read', 'refuse_stale', 'routes_at', 'rows_query', 'shows_former', 'snapshot_at', 'snapshot_query', 'source_of', 'source_shown', 'status', 'stored_place', 'table_of', 'table_stamp', 'tags',
     'text_of', 'tracked_row', 'unreachable', 'window_query']), 'viewer'
   union all
   select 'gnomon', unnest(array[
@@ -23,7 +23,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'drop_checkpoint', 'maintain', 'maintain_step', 'make_checkpoint', 'prune', 'set_policy', 'sync', 'sync_guards', 'track', 'track_schema', 'untrack']), 'admin'
   union all
   select 'gnomon', unnest(array[
-    'awaited_by', 'bound_of_age', 'changes_since', 'computed', 'drop_guard', 'drop_route', 'drop_routes', 'drop_view', 'due_checkpoints', 'entry_arms', 'follow_names', 'follow_rights', 'gone_value', 'grant_access', 'is_volvras', 'kept_value', 'key_equals', 'lacking', 'make_schema', 'mirror_rights', 'note_sources',
+    'awaited_by', 'bound_of_age', 'changes_since', 'computed', 'drop_guard', 'drop_route', 'drop_routes', 'drop_view', 'due_checkpoints', 'entry_arms', 'follow_names', 'follow_rights', 'former_columns', 'gone_value', 'grant_access', 'is_volvras', 'kept_value', 'key_equals', 'lacking', 'make_schema', 'mirror_rights', 'note_sources',
     'on_ddl_end', 'on_drop', 'on_erase', 'on_grant', 'on_view', 'past_columns', 'pin_place', 'prune_history', 'reads_tracked', 'shapes', 'thin_ticks', 'try_view', 'unguarded', 'unrouted', 'untrack_all', 'view_obstacle',
     'view_query', 'view_reads', 'view_text', 'write_entries', 'write_guard', 'write_guards', 'write_refusal', 'write_route', 'write_routes', 'write_shown', 'write_today']), 'owner'
   union all

@@ -156,6 +156,23 @@ comment on column annals.tracked_column.generated is 'Computed by PostgreSQL, so
 comment on column annals.tracked_column.added_v is 'Entries before this position don''t hold it.';
 comment on column annals.tracked_column.gone_v is 'Position at which it was found dropped; null while it is there.';
 
+create table annals.former_name (
+  tracked int not null references annals.tracked on delete cascade,
+  n int not null,
+  name name not null,
+  v bigint not null default nextval('annals.v'),
+  xid xid8 not null default pg_current_xact_id(),
+  epoch int not null references annals.epoch,
+  primary key (tracked, n, v)
+);
+comment on table annals.former_name is 'Names that columns had before they were renamed.';
+comment on column annals.former_name.tracked is 'The history.';
+comment on column annals.former_name.n is 'The column.';
+comment on column annals.former_name.name is 'The name that it had until then.';
+comment on column annals.former_name.v is 'Position at which the new name was found.';
+comment on column annals.former_name.xid is 'Transaction that found it: with event triggers the one that renamed the column.';
+comment on column annals.former_name.epoch is 'Epoch of that transaction.';
+
 create table annals.tracked_relation (
   tracked int not null references annals.tracked on delete cascade,
   relation oid not null,

@@ -60,6 +60,9 @@ begin
                         and (c.type = format_type(a.atttypid, a.atttypmod)
                              or coalesce(annals.widens((select x.atttypid from annals.segment s join pg_attribute x on x.attrelid = s.relation and x.attname = 'c' || c.n and not x.attisdropped
                                                         where s.tracked = p_tracked order by s.number desc limit 1), annals.stored_type(a.atttypid, a.atttypmod)::regtype), c.excluded or c.generated)));
+  insert into annals.former_name (tracked, n, name, epoch)
+    select p_tracked, c.n, c.name, (select max(e.number) from annals.epoch e)
+    from annals.tracked_column c join pg_attribute a on a.attrelid = t.relation and a.attnum = c.attnum where c.tracked = p_tracked and c.gone_v is null and c.name <> a.attname;
   update annals.tracked_column c set name = a.attname, type = format_type(a.atttypid, a.atttypmod)
     from pg_attribute a where c.tracked = p_tracked and c.gone_v is null and a.attrelid = t.relation and a.attnum = c.attnum
       and (c.name, c.type) is distinct from (a.attname, format_type(a.atttypid, a.atttypmod));
