@@ -58,7 +58,7 @@ comment on index gnomon.checkpoint_name is 'Names are unique for a table.';
 create table gnomon.route (
   id int primary key generated always as identity,
   tracked int not null references gnomon.history on delete cascade,
-  kind text not null check (kind in ('present', 'recent', 'shape', 'checkpoint', 'named', 'old')),
+  kind text not null check (kind in ('present', 'recent', 'shape', 'checkpoint', 'named', 'branch', 'old')),
   guarded boolean not null,
   shape int not null,
   checkpoint int references gnomon.checkpoint on delete cascade,
@@ -71,7 +71,7 @@ create index route_tracked on gnomon.route (tracked);
 comment on table gnomon.route is 'Views through which the past of a table is read: which one serves depends on the coordinate and on who reads.';
 comment on column gnomon.route.id is 'Number of the route.';
 comment on column gnomon.route.tracked is 'The history.';
-comment on column gnomon.route.kind is 'present: with the columns of today, over all segments that had them; recent: over the last of those; shape: with columns as they were; checkpoint: from a checkpoint; named: under former names of columns; old: in nobody''s way any more, but somebody was reading it when it was to be dropped.';
+comment on column gnomon.route.kind is 'present: with the columns of today, over all segments that had them; recent: over the last of those; shape: with columns as they were; checkpoint: from a checkpoint; named: under former names of columns; branch: on a branch; old: in nobody''s way any more, but somebody was reading it when it was to be dropped.';
 comment on column gnomon.route.guarded is 'For readers whom row-level security restricts.';
 comment on column gnomon.route.shape is 'Number of the first segment that has the columns of the view.';
 comment on column gnomon.route.checkpoint is 'The checkpoint.';

@@ -207,7 +207,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.kept_value is 'SQL for the value of a column that an entry u lacks: because it did not change, or because the column was gone.';
 
-create function gnomon.view_query(p_route int, p_tracked int, p_shape int, p_numbers int[], p_base text, p_checkpoint int, p_guarded boolean) returns text
+create function gnomon.view_query(p_route int, p_tracked int, p_shape int, p_numbers int[], p_base text, p_checkpoint int, p_guarded boolean, p_branch boolean default false) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   t annals.tracked;
@@ -218,6 +218,9 @@ declare
   arms text := gnomon.entry_arms(p_tracked, p_numbers, p_shape, nests);
   base text;
   unseen text := '%1$s.v > (select current_setting(''gnomon.bound'', true)::bigint) and pg_visible_in_snapshot(%1$s.xid, (select current_setting(''gnomon.snapshot'', true)::pg_snapshot)) is not true';
+  -- What is of a branch: its rows stand beside those of its base, and before them.
+  here text := 'nullif(current_setting(''gnomon.branch'', true), '''')::int';
+  own text := '';
   earlier text := 'h.v < u.v';
   seen text := '';
   entries text := arms;
@@ -238,6 +241,17 @@ begin
   if nests then
     earlier := 'case when h.xid = u.xid then (h.start, case h.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, h.v) < (u.start, case u.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, u.v) else h.v < u.v end';
   end if;
+  if p_branch then
+    unseen := '%1$s.v > (select x.bound from gnomon.here x) and pg_visible_in_snapshot(%1$s.xid, (select x.snapshot from gnomon.here x)) is not true';
+    earlier := replace(earlier, 'h.v < u.v', 'h.v < u.w');
+    entries := gnomon.entry_arms(p_tracked, p_numbers, p_shape, nests, ', h.v as w, ' || here || ' as br');
+    more := format(', 9223372036854775807::bigint as w, %s as br', here);
+    own := (select format(E' and u.br = %1$s and not exists (select from gnomon.o%2$s o where o.branch = %1$s and %3$s and u.w > 0)', here, p_tracked,
+      string_agg(format('o.k%s %s u.c%s', x.n, annals.key_operator(p_tracked, x.i::int), x.n), ' and ' order by x.i)) from unnest(t.key) with ordinality x (n, i));
+    entries := concat_ws(E'\n    union all ', entries, (select format('select %s, 9223372036854775807::bigint as v, null::xid8 as xid, case when o.alive then ''u''::"char" else ''i''::"char" end as op%s%s, 0::bigint as w, o.branch as br from gnomon.o%s o',
+      string_agg(format('o.%s%s%s', case when c.is_key then 'k' else 'c' end, c.n, c."collate") || ' as c' || c.n, ', ' order by c.n),
+      case when nests then ', null::bigint as start' else '' end, (select coalesce(string_agg(format(', false as lacks%s', l), '' order by l), '') from unnest(lacks) l), p_tracked) from gnomon.past_columns(p_tracked, p_shape) c));
+  end if;
   base := (select format('select %s, 9223372036854775807::bigint as v, null::xid8 as xid, ''u''::"char" as op%s%s%s from %s t', string_agg(format('t.c%s%s', c.n, c."collate") || case when c."collate" <> '' then ' as c' || c.n else '' end, ', ' order by c.n),
       case when nests then ', null::bigint as start' else '' end, (select coalesce(string_agg(format(', false as lacks%s', l), '' order by l), '') from unnest(lacks) l), more, p_base) from gnomon.past_columns(p_tracked, p_shape) c);
   -- The one check: the place is one that this history tells by this view, and the caller may read the table.
@@ -246,6 +260,9 @@ begin
     p_tracked, p_route, t.relation::oid, p_guarded::text,
     -- Where nothing follows changes of the table by itself, they are noticed here.
     case when not annals.follows_ddl() and t.ended_v is null then format(' and gnomon.table_stamp(%s) = %L', p_tracked, gnomon.table_stamp(p_tracked)) else '' end);
+  if p_branch then
+    gate := format('(select case when exists (select from gnomon.usable) and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', (select x.version from annals.tracked x where x.id = %1$s), '' '')) > 0 and (has_table_privilege(%3$s::oid, ''select'') or gnomon.is_lent(%1$s)) and not row_security_active(%3$s::oid) then true else gnomon.refuse_branch(%1$s) end)', p_tracked, p_route, t.relation::oid);
+  end if;
   for col in select x.* from gnomon.past_columns(p_tracked, p_shape) x loop
     -- A checkpoint holds what its table had.
     col.source := case when p_checkpoint is not null then format('t.c%s', col.n) else col.source end;
@@ -253,8 +270,8 @@ begin
       case when col.n = any (lacks) then format(' when u.lacks%s then %s', col.n, gnomon.kept_value(p_tracked, p_shape, col, arms, case when col.source is not null then p_base end, case when k.id is not null then format(' and pg_visible_in_snapshot(h.xid, %L) is not false', k.snapshot) else '' end, nests, lacks)) end);
     columns := concat_ws(', ', columns, format('%s as %I', case when whens = '' then format('u.c%s', col.n) else format('case%s else u.c%s end', whens, col.n) end, col.name));
   end loop;
-  return format(E'select %s from (\n    %s) u\n  where %s\n    and u.op not in (''i'', ''n'', ''m'') and %s\n    and not exists (select from (\n    %s) h where %s and %s and %s)%s',
-    columns, concat_ws(E'\n    union all ', case when p_base is not null then base end, entries), gate, format(seen || unseen, 'u', 'w'), arms, gnomon.key_equals(p_tracked, 'h', 'u'), earlier, format(seen || unseen, 'h', 'v'),
+  return format(E'select %s from (\n    %s) u\n  where %s\n    and u.op not in (''i'', ''n'', ''m'') and %s\n    and not exists (select from (\n    %s) h where %s and %s and %s)%s%s',
+    columns, concat_ws(E'\n    union all ', case when p_base is not null then base end, entries), gate, format(seen || unseen, 'u', 'w'), arms, gnomon.key_equals(p_tracked, 'h', 'u'), earlier, format(seen || unseen, 'h', 'v'), own,
     case when p_guarded then (select format(E'\n    and case when u.v = 9223372036854775807 then true else annals.h%s_visible(%s) end', p_tracked, string_agg(format('u.c%s', n), ', ' order by i)) from unnest(annals.policy_columns(p_tracked)) with ordinality x (n, i)) else '' end);
 end $$;
 comment on function gnomon.view_query is 'SQL for the rows of a table at the place that is set: from today''s rows or those of a checkpoint (p_base), and the entries of segments.';
@@ -278,7 +295,7 @@ begin
   -- view any more, and it goes the next time.
   perform set_config('lock_timeout', '20ms', true);
   perform gnomon.drop_view(p_schema, p_view);
-  if p_schema <> 'gnomon' and p_schema !~ '^gnomon_past_[0-9]+$' then
+  if p_schema <> 'gnomon' and p_schema !~ '^gnomon_(past|branch)_[0-9]+$' then
     execute format('drop schema %I', p_schema);
   end if;
   perform set_config('lock_timeout', before, true);
@@ -321,14 +338,17 @@ begin
   -- statistics: so who may not read the table may not even name the view. And where row-level security may restrict somebody, it is a
   -- security barrier, over which statistics are not looked at.
   for r in
-    select coalesce(w.role, h.role) as role, w.role is not null as wanted
-    from (select distinct case a.grantee when 0 then 'public' else a.grantee::regrole::text end as role from pg_class c cross join aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
-          where c.oid = p_table and a.privilege_type = 'SELECT' and a.grantee <> (select v.relowner from pg_class v where v.oid = p_view::regclass)) w
-    full join (select distinct case a.grantee when 0 then 'public' else a.grantee::regrole::text end as role from pg_class c cross join aclexplode(c.relacl) a
-               where c.oid = p_view::regclass and a.grantee <> c.relowner) h on h.role = w.role
+    select coalesce(w.role, h.role) as role, coalesce(w.privilege, h.privilege) as privilege, w.role is not null as wanted
+    from (select distinct case a.grantee when 0 then 'public' else a.grantee::regrole::text end as role, a.privilege_type as privilege
+          from pg_class c cross join aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+          -- Only branches are written.
+          where c.oid = p_table and (a.privilege_type = 'SELECT' or a.privilege_type in ('INSERT', 'UPDATE', 'DELETE') and p_view ~ '^gnomon_branch_[0-9]+\.')
+            and a.grantee <> (select v.relowner from pg_class v where v.oid = p_view::regclass)) w
+    full join (select distinct case a.grantee when 0 then 'public' else a.grantee::regrole::text end as role, a.privilege_type as privilege from pg_class c cross join aclexplode(c.relacl) a
+               where c.oid = p_view::regclass and a.grantee <> c.relowner) h on h.role = w.role and h.privilege = w.privilege
     where w.role is null or h.role is null
   loop
-    execute format(case when r.wanted then 'grant select on %s to %s' else 'revoke all on %s from %s' end, p_view, r.role);
+    execute format(case when r.wanted then 'grant %s on %s to %s' else 'revoke %s on %s from %s' end, r.privilege, p_view, r.role);
   end loop;
 end $$;
 comment on function gnomon.mirror_rights is 'Lets those read a view of the past who may read the table, and nobody else.';
@@ -377,12 +397,21 @@ begin
       r.schema_name := '';
     end if;
   end if;
+  if p_kind = 'branch' then
+    r.schema_name := format('gnomon_branch_%s', (select s.id from gnomon.source s where s.schema_name = t.schema_name));
+    perform gnomon.make_schema(r.schema_name, format('Schema %I on the branch that gnomon.use chose.', t.schema_name));
+    if gnomon.drop_route(r.schema_name, r.view_name) then
+      delete from gnomon.route x where x.schema_name = r.schema_name and x.view_name = r.view_name;
+    else
+      r.schema_name := '';
+    end if;
+  end if;
   if r.schema_name = '' then
     r.schema_name := format('gnomon_%s_%s', p_tracked, r.id);
-    perform gnomon.make_schema(r.schema_name, format('The past of %I.%I, %s.', t.schema_name, t.table_name, case r.kind when 'named' then 'under former names' when 'present' then 'for readers whom row-level security restricts' when 'recent' then 'not long ago' when 'shape' then 'with columns as they were' else 'from a checkpoint' end));
+    perform gnomon.make_schema(r.schema_name, format('The past of %I.%I, %s.', t.schema_name, t.table_name, case r.kind when 'branch' then 'on a branch' when 'named' then 'under former names' when 'present' then 'for readers whom row-level security restricts' when 'recent' then 'not long ago' when 'shape' then 'with columns as they were' else 'from a checkpoint' end));
   end if;
   update gnomon.route x set schema_name = r.schema_name where x.id = r.id;
-  query := gnomon.view_query(r.id, p_tracked, p_shape, p_numbers, p_base, p_checkpoint, p_guarded);
+  query := gnomon.view_query(r.id, p_tracked, p_shape, p_numbers, p_base, p_checkpoint, p_guarded, p_kind = 'branch');
   if p_kind <> 'shape' and exists (select from gnomon.computed(p_tracked)) then
     query := format('select %s from (%s) as %I', (
       select string_agg(case when x.name is not null then format('(%s)::%s as %I', x.expression, x.type, x.name) else format('%I.%I', t.table_name, c.name) end, ', ' order by a.attnum)
@@ -397,6 +426,9 @@ begin
   execute format('create view %I.%I%s as %s', r.schema_name, r.view_name, case when (select c.relrowsecurity from pg_class c where c.oid = t.relation) then ' with (security_barrier = true)' else '' end, query);
   execute format('comment on view %I.%I is %L', r.schema_name, r.view_name, format('%I.%I at the place that gnomon.at set.', t.schema_name, t.table_name));
   perform gnomon.mirror_rights(t.relation, format('%I.%I', r.schema_name, r.view_name));
+  if p_kind = 'branch' then
+    perform gnomon.write_branch_triggers(p_tracked, format('%I.%I', r.schema_name, r.view_name));
+  end if;
 end $$;
 comment on function gnomon.write_route is 'Writes a view of the past of a table.';
 
@@ -447,6 +479,9 @@ begin
         perform gnomon.write_route(p_tracked, 'recent', s.number, recent, base, null, false);
       end if;
       perform gnomon.write_entries(p_tracked, s.number, coalesce(recent, numbers));
+      if gnomon.make_overlay(p_tracked) then
+        perform gnomon.write_route(p_tracked, 'branch', s.number, numbers, base, null, false);
+      end if;
     end if;
     for k in select * from gnomon.checkpoint x where x.tracked = p_tracked and x.shape = s.number and x.epoch = (select max(e.number) from annals.epoch e) loop
       perform gnomon.write_route(p_tracked, 'checkpoint', s.number, (select array_agg(g.number order by g.number) from annals.segment g where g.tracked = p_tracked and g.number = any (numbers) and (g.first_v <= k.top_v or g.number = s.number)), k.relation::text, k.id, false);

@@ -32,7 +32,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select distinct on (h.tracked, r.guarded) h.tracked, h.relation, h.source, h.schema_name, format(' %s:%s ', r.id, h.version), r.guarded, r.schema_name, r.view_name, h.present
   from gnomon.histories_at(p) h
   join gnomon.route r on r.tracked = h.tracked and r.shape = h.shape
-    and case r.kind when 'old' then false when 'recent' then p.bound >= r.after_v when 'checkpoint' then r.checkpoint = gnomon.best_checkpoint(h.tracked, p) when 'named' then p_names = 'former' and r.era = gnomon.era_at(h.tracked, p) else true end
+    and case r.kind when 'old' then false when 'recent' then p.bound >= r.after_v when 'checkpoint' then r.checkpoint = gnomon.best_checkpoint(h.tracked, p) when 'named' then p_names = 'former' and r.era = gnomon.era_at(h.tracked, p) else true end and (r.kind = 'branch') = (p_names = 'branch')
   order by h.tracked, r.guarded, r.kind = 'named' desc, r.kind = 'checkpoint' desc, r.kind = 'recent' desc, r.id
 $$;
 comment on function gnomon.routes_at is 'The views that show tables at a place, with what they compare to be sure of it: for readers whom row-level security restricts, and for others.';
@@ -111,7 +111,7 @@ begin
     perform pg_catalog.set_config('search_path', pg_catalog.current_setting('gnomon.outside', true), p_local);
   end if;
   o := gnomon.open_at(p_ref, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path'), p_untracked, p_names);
-  perform pg_catalog.set_config('gnomon.place', (o.place).coordinate, p_local), pg_catalog.set_config('gnomon.snapshot', (o.place).snapshot::pg_catalog.text, p_local),
+  perform pg_catalog.set_config('gnomon.branch', '', p_local), pg_catalog.set_config('gnomon.place', (o.place).coordinate, p_local), pg_catalog.set_config('gnomon.snapshot', (o.place).snapshot::pg_catalog.text, p_local),
           pg_catalog.set_config('gnomon.bound', (o.place).bound::pg_catalog.text, p_local), pg_catalog.set_config('gnomon.checked', o.checked, p_local),
           pg_catalog.set_config('gnomon.outside', o.outside, p_local), pg_catalog.set_config('search_path', o.path, p_local);
   return (o.place).coordinate;
@@ -122,7 +122,7 @@ create function gnomon.leave(p_local boolean default false) returns void
 language plpgsql volatile as $$
 begin
   if coalesce(pg_catalog.current_setting('gnomon.place', true), '') operator(pg_catalog.<>) '' then
-    perform pg_catalog.set_config('search_path', pg_catalog.current_setting('gnomon.outside', true), p_local), pg_catalog.set_config('gnomon.place', '', p_local), pg_catalog.set_config('gnomon.snapshot', '', p_local),
+    perform pg_catalog.set_config('search_path', pg_catalog.current_setting('gnomon.outside', true), p_local), pg_catalog.set_config('gnomon.place', '', p_local), pg_catalog.set_config('gnomon.branch', '', p_local), pg_catalog.set_config('gnomon.snapshot', '', p_local),
             pg_catalog.set_config('gnomon.bound', '', p_local), pg_catalog.set_config('gnomon.checked', '', p_local), pg_catalog.set_config('gnomon.outside', '', p_local);
   end if;
 end $$;
@@ -142,7 +142,7 @@ begin
       return false;
     end;
   end if;
-  perform pg_catalog.set_config('gnomon.place', p_place, true), pg_catalog.set_config('gnomon.snapshot', p_snapshot, true), pg_catalog.set_config('gnomon.bound', p_bound, true),
+  perform pg_catalog.set_config('gnomon.branch', '', true), pg_catalog.set_config('gnomon.place', p_place, true), pg_catalog.set_config('gnomon.snapshot', p_snapshot, true), pg_catalog.set_config('gnomon.bound', p_bound, true),
           pg_catalog.set_config('gnomon.checked', p_checked, true), pg_catalog.set_config('gnomon.outside', p_outside, true), pg_catalog.set_config('search_path', p_path, true);
   return true;
 end $$;

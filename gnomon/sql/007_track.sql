@@ -110,7 +110,7 @@ begin
     end if;
   end loop;
   delete from annals.pin p where p.owner like 'gnomon %';
-  for s in select n.nspname from pg_namespace n where n.nspname ~ '^gnomon_(past|guard)_[0-9]+$' and n.nspowner = (select c.nspowner from pg_namespace c where c.nspname = 'gnomon') loop
+  for s in select n.nspname from pg_namespace n where n.nspname ~ '^gnomon_(past|guard|branch|open)_[0-9]+$' and n.nspowner = (select c.nspowner from pg_namespace c where c.nspname = 'gnomon') loop
     execute format('drop schema %I cascade', s);
   end loop;
 end $$;

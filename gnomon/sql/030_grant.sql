@@ -27,6 +27,15 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'on_ddl_end', 'on_drop', 'on_erase', 'on_grant', 'on_view', 'past_columns', 'pin_place', 'prune_history', 'reads_tracked', 'shapes', 'thin_ticks', 'try_view', 'unguarded', 'unrouted', 'untrack_all', 'view_obstacle',
     'view_query', 'view_reads', 'view_text', 'write_entries', 'write_guard', 'write_guards', 'write_refusal', 'write_route', 'write_routes', 'write_shown', 'write_today']), 'owner'
   union all
+  select 'gnomon', unnest(array[
+    'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branch_place', 'branches', 'is_lent', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'use', 'overlay_columns']), 'viewer'
+  union all
+  select 'gnomon', unnest(array[
+    'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
+  union all
+  select 'gnomon', unnest(array[
+    'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'write_branch_triggers']), 'owner'
+  union all
   select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
 comment on column gnomon.access.schema is 'Schema of the function: gnomon or annals.';

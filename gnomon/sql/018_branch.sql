@@ -1,0 +1,243 @@
+-- Branches. A branch is a row here, and the rows that were changed on it are in the overlays of their tables (see gnomon.make_overlay): it shows
+-- its base, a place of the past, with its own changes over it. So making one copies nothing and changes no table.
+--
+-- A branch of a branch begins with a copy of its parent's changes, so how deep it is makes no difference to who reads it.
+
+create table gnomon.branch (
+  id int primary key generated always as identity,
+  name text not null unique check (name <> '' and length(name) <= 200),
+  logged boolean not null,
+  parent int references gnomon.branch on delete set null,
+  coordinate text not null,
+  snapshot pg_snapshot not null,
+  epoch int not null,
+  bound bigint not null,
+  owner name not null default current_user,
+  note text not null default '',
+  protected boolean not null default false,
+  reads boolean not null default false,
+  expires_at timestamptz,
+  at timestamptz not null default clock_timestamp(),
+  refreshed_at timestamptz
+);
+create index branch_parent on gnomon.branch (parent) where parent is not null;
+create index branch_expires on gnomon.branch (expires_at) where expires_at is not null;
+comment on table gnomon.branch is 'Branches.';
+comment on column gnomon.branch.id is 'Number of the branch: overlays carry it.';
+comment on column gnomon.branch.name is 'The name.';
+comment on column gnomon.branch.logged is 'Each step on it is kept, so that it has a past of its own; else only the last state of each row is.';
+comment on column gnomon.branch.parent is 'The branch that it was made from; null for one of main, or when that is gone.';
+comment on column gnomon.branch.coordinate is 'The place whose rows it shows where it has none of its own.';
+comment on column gnomon.branch.snapshot is 'The snapshot of that place.';
+comment on column gnomon.branch.epoch is 'Epoch of the snapshot.';
+comment on column gnomon.branch.bound is 'Entries that the snapshot does not see have higher positions.';
+comment on column gnomon.branch.owner is 'The role that made it.';
+comment on column gnomon.branch.note is 'What somebody wrote about it.';
+comment on column gnomon.branch.protected is 'It can neither be written nor dropped.';
+comment on column gnomon.branch.reads is 'What is read on it is noted, see gnomon.read.';
+comment on column gnomon.branch.expires_at is 'Upkeep drops it then; null: never.';
+comment on column gnomon.branch.at is 'When it was made.';
+comment on column gnomon.branch.refreshed_at is 'When its base was moved last.';
+comment on index gnomon.branch_parent is 'Finds the branches of a branch.';
+comment on index gnomon.branch_expires is 'Finds branches whose time has come.';
+
+create table gnomon.confinement (
+  role name primary key,
+  names text[] not null default '{}',
+  prefixes text[] not null default '{}'
+);
+comment on table gnomon.confinement is 'Roles that may use certain branches only, and nothing of main, see gnomon.confine.';
+comment on column gnomon.confinement.role is 'The role.';
+comment on column gnomon.confinement.names is 'Names of branches that it may use.';
+comment on column gnomon.confinement.prefixes is 'How names of branches begin that it may use and make.';
+
+create function gnomon.may_use(p_branch int, p_name text) returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select not exists (select from gnomon.confinement c where c.role = session_user and p_name <> all (c.names) and not exists (select from unnest(c.prefixes) x (prefix) where starts_with(p_name, x.prefix)))
+$$;
+comment on function gnomon.may_use is 'Whether the session may use a branch: roles that are confined may use certain ones only.';
+
+create function gnomon.check_branch_name(p_name text) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_name is null or p_name = '' or length(p_name) > 200 then
+    perform gnomon.refuse('GN006', format('%s is no name for a branch', coalesce(quote_literal(left(p_name, 20)), 'null')), 'It has 1 to 200 characters.');
+  end if;
+end $$;
+comment on function gnomon.check_branch_name is 'Refuses what cannot be the name of a branch.';
+
+create function gnomon.branch_named(p_name text) returns gnomon.branch
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b gnomon.branch;
+begin
+  select * into b from gnomon.branch x where x.name = p_name;
+  if not found or not gnomon.may_use(b.id, b.name) then
+    perform gnomon.refuse('GN016', format('there is no branch %L', coalesce(p_name, '')), 'gnomon.branches() lists them.', jsonb_build_object('branch', p_name));
+  end if;
+  return b;
+end $$;
+comment on function gnomon.branch_named is 'The branch of a name; an error when there is none, or none that the session may use.';
+
+create function gnomon.branch_of(p_id int) returns gnomon.branch
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$ select b from gnomon.branch b where b.id = p_id $$;
+comment on function gnomon.branch_of is 'The branch of a number; null when there is none.';
+
+create function gnomon.create_branch(p_name text, p_from text default 'now', p_logged boolean default false, p_note text default '', p_expires_at timestamptz default null, p_reads boolean default false) returns int
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  p gnomon.place;
+  parent gnomon.branch;
+  id int;
+begin
+  perform gnomon.check_branch_name(p_name);
+  if p_from like 'branch:%' then
+    parent := gnomon.branch_named(substr(p_from, 8));
+    p.coordinate := parent.coordinate;
+    p.snapshot := parent.snapshot;
+    p.epoch := parent.epoch;
+    p.bound := parent.bound;
+  else
+    p := gnomon.place_of(p_from);
+  end if;
+  insert into gnomon.branch as b (name, logged, parent, coordinate, snapshot, epoch, bound, owner, note, expires_at, reads)
+    values (p_name, p_logged, parent.id, p.coordinate, p.snapshot, p.epoch, p.bound, session_user, coalesce(p_note, ''), p_expires_at, p_reads)
+    on conflict (name) do nothing returning b.id into id;
+  if not found then
+    perform gnomon.refuse('GN017', format('there is a branch %L already', p_name), 'Choose another name, or drop it.', jsonb_build_object('branch', p_name));
+  end if;
+  if not gnomon.may_use(id, p_name) then
+    perform gnomon.refuse('GN027', format('role %s may not make a branch %L', session_user, p_name), 'gnomon.confinement says which names it may use.', jsonb_build_object('branch', p_name));
+  end if;
+  insert into annals.pin (owner, name, v) values ('gnomon branch', id::text, p.bound + 1);
+  if parent.id is not null then
+    perform gnomon.lock_branch(parent.id, true);
+    perform gnomon.copy_overlays(parent.id, id);
+  end if;
+  return id;
+end $$;
+comment on function gnomon.create_branch is 'Makes a branch: from a place (a coordinate, tag:name, a time, or now), or of another branch (branch:name), with the changes on that. Returns its number.';
+
+create function gnomon.lock_branch(p_branch int, p_shared boolean) returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select case when p_shared then pg_advisory_xact_lock_shared(1735289709, p_branch) else pg_advisory_xact_lock(1735289709, p_branch) end
+$$;
+comment on function gnomon.lock_branch is 'Writers of a branch hold this together until they commit; who merges, resets or drops it holds it alone.';
+
+create function gnomon.check_unprotected(p_branch gnomon.branch) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_branch.protected then
+    perform gnomon.refuse('GN018', format('branch %L is protected', p_branch.name), 'gnomon.protect_branch(name, false) lifts that.', jsonb_build_object('branch', p_branch.name));
+  end if;
+end $$;
+comment on function gnomon.check_unprotected is 'Refuses to go on with a branch that is protected.';
+
+create function gnomon.rename_branch(p_name text, p_to text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b gnomon.branch := gnomon.branch_named(p_name);
+begin
+  perform gnomon.check_branch_name(p_to);
+  if not gnomon.may_use(b.id, p_to) then
+    perform gnomon.refuse('GN027', format('role %s may not name a branch %L', session_user, p_to), 'gnomon.confinement says which names it may use.', jsonb_build_object('branch', p_to));
+  end if;
+  update gnomon.branch x set name = p_to where x.id = b.id;
+exception when unique_violation then
+  perform gnomon.refuse('GN017', format('there is a branch %L already', p_to), 'Choose another name, or drop it.', jsonb_build_object('branch', p_to));
+end $$;
+comment on function gnomon.rename_branch is 'Gives a branch another name.';
+
+create function gnomon.describe_branch(p_name text, p_note text) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp
+as $$ update gnomon.branch b set note = coalesce(p_note, '') where b.id = (gnomon.branch_named(p_name)).id $$;
+comment on function gnomon.describe_branch is 'Writes a note about a branch.';
+
+create function gnomon.expire_branch(p_name text, p_at timestamptz) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp
+as $$ update gnomon.branch b set expires_at = p_at where b.id = (gnomon.branch_named(p_name)).id $$;
+comment on function gnomon.expire_branch is 'Says when upkeep drops a branch; null: never.';
+
+create function gnomon.protect_branch(p_name text, p_protected boolean default true) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b gnomon.branch := gnomon.branch_named(p_name);
+begin
+  -- Who is writing on it ends first.
+  perform gnomon.lock_branch(b.id, false);
+  update gnomon.branch x set protected = p_protected where x.id = b.id;
+end $$;
+comment on function gnomon.protect_branch is 'Protects a branch from being written, merged into, reset and dropped, or no longer does.';
+
+create function gnomon.drop_branch(p_name text) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b gnomon.branch := gnomon.branch_named(p_name);
+  rows bigint;
+begin
+  perform gnomon.check_unprotected(b);
+  perform gnomon.lock_branch(b.id, false);
+  rows := gnomon.clear_overlays(b.id);
+  delete from annals.pin p where p.owner = 'gnomon branch' and p.name = b.id::text;
+  delete from gnomon.branch x where x.id = b.id;
+  return rows;
+end $$;
+comment on function gnomon.drop_branch is 'Drops a branch with its changes, and returns how many rows they were. Branches made from it stay. Waits for who is writing on it.';
+
+create function gnomon.drop_expired_branches() returns int
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b gnomon.branch;
+  dropped int := 0;
+begin
+  for b in select * from gnomon.branch x where x.expires_at <= now() and not x.protected order by x.expires_at loop
+    if pg_try_advisory_xact_lock(1735289709, b.id) then
+      perform gnomon.clear_overlays(b.id);
+      delete from annals.pin p where p.owner = 'gnomon branch' and p.name = b.id::text;
+      delete from gnomon.branch x where x.id = b.id;
+      dropped := dropped + 1;
+    end if;
+  end loop;
+  return dropped;
+end $$;
+comment on function gnomon.drop_expired_branches is 'Drops branches whose time has come, but for those that are protected or being written; returns how many.';
+
+create function gnomon.reset_branch(p_name text, p_to text default null) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b gnomon.branch := gnomon.branch_named(p_name);
+  p gnomon.place;
+  rows bigint;
+begin
+  perform gnomon.check_unprotected(b);
+  perform gnomon.lock_branch(b.id, false);
+  rows := gnomon.clear_overlays(b.id);
+  if p_to is not null then
+    p := gnomon.place_of(p_to);
+    perform gnomon.move_base(b.id, p);
+  end if;
+  update gnomon.branch x set parent = null where x.id = b.id;
+  return rows;
+end $$;
+comment on function gnomon.reset_branch is 'Takes back all changes on a branch, so that it is its base again, or another place (p_to); returns how many rows they were.';
+
+create function gnomon.move_base(p_branch int, p gnomon.place) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  update gnomon.branch b set coordinate = p.coordinate, snapshot = p.snapshot, epoch = p.epoch, bound = p.bound, refreshed_at = clock_timestamp() where b.id = p_branch;
+  update annals.pin k set v = p.bound + 1, at = clock_timestamp() where k.owner = 'gnomon branch' and k.name = p_branch::text;
+$$;
+comment on function gnomon.move_base is 'Gives a branch another base.';
+
+create function gnomon.branches() returns table (id int, name text, logged boolean, parent text, coordinate text, owner name, note text, protected boolean, reads boolean, expires_at timestamptz, at timestamptz, refreshed_at timestamptz, changed_rows bigint, pinned_v bigint, pinned_for interval)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  counts jsonb := gnomon.overlay_counts();
+begin
+  return query
+    select b.id, b.name, b.logged, (select p.name from gnomon.branch p where p.id = b.parent and gnomon.may_use(p.id, p.name)), b.coordinate, b.owner, b.note, b.protected, b.reads, b.expires_at, b.at, b.refreshed_at,
+           coalesce((counts->>b.id::text)::bigint, 0), b.bound + 1, clock_timestamp() - coalesce(b.refreshed_at, b.at)
+    from gnomon.branch b where gnomon.may_use(b.id, b.name) order by b.id;
+end $$;
+comment on function gnomon.branches is 'The branches that the session may use, with how many rows each has changed, and from which position on it keeps history from being pruned.';

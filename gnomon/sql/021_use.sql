@@ -1,0 +1,69 @@
+-- Using a branch: gnomon.use puts the views of branches before the tables in search_path, and sets the branch that they show. What is not
+-- tracked stands there to be read, but not to be written.
+
+create function gnomon.open_branch(p_name text, p_schemas name[], p_outside text) returns gnomon.opening
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  o gnomon.opening;
+  b gnomon.branch := gnomon.branch_named(p_name);
+begin
+  p_schemas := array(select s.schema from unnest(p_schemas) with ordinality s (schema, i) where gnomon.source_shown(s.schema) is null order by s.i);
+  perform gnomon.refuse('GN008', format('%s is new or has changed, and what it means on a branch has not followed', x.name), 'Call gnomon.sync for a tracked table that changed, else gnomon.sync_guards().', jsonb_build_object('table', x.name))
+    from (select gnomon.astray(p_schemas) as name) x where x.name is not null;
+  o.place := gnomon.branch_place(b);
+  o.outside := p_outside;
+  with routes as materialized (select r.* from gnomon.routes_at(o.place, 'branch') r),
+  listed as (
+    select s.i, p.part, format('gnomon_%s_%s', p.name, x.id) as entry from unnest(p_schemas) with ordinality s (schema, i) join lateral gnomon.source_of(s.schema) x (id) on x.id is not null
+      cross join (values (1, 'branch'), (2, 'past'), (3, 'open')) p (part, name)
+    union all
+    select s.i, 4, quote_ident(s.schema) from unnest(p_schemas) with ordinality s (schema, i))
+  select (select coalesce(string_agg(l.entry, ', ' order by l.i, l.part), '""') from listed l),
+         (select coalesce(string_agg(r.checked, ''), '') from routes r),
+         (select coalesce(jsonb_object_agg(r.relation, format('%I.%I', r.schema_name, r.view_name)), '{}') from routes r)
+    into o.path, o.checked, o.tables;
+  return o;
+end $$;
+comment on function gnomon.open_branch is 'Finds what has to be set to use a branch.';
+
+-- Without a search_path of their own: they read and set the caller's.
+create function gnomon.use(p_name text, p_local boolean default false) returns text
+language plpgsql volatile as $$
+declare
+  o gnomon.opening;
+begin
+  if coalesce(pg_catalog.current_setting('gnomon.place', true), '') operator(pg_catalog.<>) '' then
+    perform pg_catalog.set_config('search_path', pg_catalog.current_setting('gnomon.outside', true), p_local);
+  end if;
+  o := gnomon.open_branch(p_name, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path'));
+  perform pg_catalog.set_config('gnomon.branch', (gnomon.branch_named(p_name)).id::pg_catalog.text, p_local),
+          pg_catalog.set_config('gnomon.place', (o.place).coordinate, p_local), pg_catalog.set_config('gnomon.snapshot', (o.place).snapshot::pg_catalog.text, p_local),
+          pg_catalog.set_config('gnomon.bound', (o.place).bound::pg_catalog.text, p_local), pg_catalog.set_config('gnomon.checked', o.checked, p_local),
+          pg_catalog.set_config('gnomon.outside', o.outside, p_local), pg_catalog.set_config('search_path', o.path, p_local);
+  return p_name;
+end $$;
+comment on function gnomon.use is 'From now on in this session (or with p_local in this transaction) the names of tables mean them as they are on a branch, to be read and written. Names with their schema mean the tables of main. gnomon.leave goes back.';
+
+create function gnomon.enter_branch(p_branch int, p_name text, p_place text, p_checked text, p_path text, p_outside text, p_role text) returns boolean
+language plpgsql volatile as $$
+begin
+  if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) p_outside or current_user operator(pg_catalog.<>) p_role
+     or not gnomon.branch_holds(p_branch, p_name, p_place) or gnomon.astray(pg_catalog.current_schemas(false)) is not null then
+    return false;
+  end if;
+  perform pg_catalog.set_config('gnomon.branch', p_branch::pg_catalog.text, true), pg_catalog.set_config('gnomon.place', p_place, true), pg_catalog.set_config('gnomon.checked', p_checked, true),
+          pg_catalog.set_config('gnomon.outside', p_outside, true), pg_catalog.set_config('search_path', p_path, true);
+  return true;
+end $$;
+comment on function gnomon.enter_branch is 'Sets for this transaction what gnomon.open_branch found earlier, if it holds still.';
+
+create function gnomon.branch_holds(p_branch int, p_name text, p_coordinate text) returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select exists (select from gnomon.branch b where b.id = p_branch and b.name = p_name and split_part(p_coordinate, '/', 2) = b.snapshot::text and gnomon.may_use(b.id, b.name))
+$$;
+comment on function gnomon.branch_holds is 'Whether a branch has the name and the base that it had.';
+
+create function gnomon.branch_here() returns text
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$ select b.name from gnomon.here h join gnomon.branch b on b.id = h.id where gnomon.may_use(b.id, b.name) $$;
+comment on function gnomon.branch_here is 'The branch that is in use; null when none is.';

@@ -1,0 +1,1 @@
+-- 024_violation

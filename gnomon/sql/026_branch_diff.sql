@@ -1,0 +1,1 @@
+-- 026_branch_diff

@@ -1,0 +1,1 @@
+-- 028_change_request
