@@ -14,6 +14,9 @@ begin
   o.outside := p_outside;
   with routes as materialized (select r.* from gnomon.routes_at(o.place, 'branch') r),
   listed as (
+    -- A view that was being read when it was to be replaced has its successor in a schema of its own.
+    select s.i, 0 as part, quote_ident(r.schema_name) as entry from unnest(p_schemas) with ordinality s (schema, i) join routes r on r.source_schema = s.schema and r.schema_name !~ '^gnomon_branch_[0-9]+$'
+    union all
     select s.i, p.part, format('gnomon_%s_%s', p.name, x.id) as entry from unnest(p_schemas) with ordinality s (schema, i) join lateral gnomon.source_of(s.schema) x (id) on x.id is not null
       cross join (values (1, 'branch'), (2, 'past'), (3, 'open')) p (part, name)
     union all
