@@ -342,7 +342,7 @@ begin
     from (select distinct case a.grantee when 0 then 'public' else a.grantee::regrole::text end as role, a.privilege_type as privilege
           from pg_class c cross join aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
           -- Only branches are written.
-          where c.oid = p_table and (a.privilege_type = 'SELECT' or a.privilege_type in ('INSERT', 'UPDATE', 'DELETE') and exists (select from gnomon.route r where r.kind = 'branch' and format('%I.%I', r.schema_name, r.view_name) = p_view))
+          where c.oid = p_table and (a.privilege_type = 'SELECT' or a.privilege_type in ('INSERT', 'UPDATE', 'DELETE') and exists (select from gnomon.route x where x.kind = 'branch' and format('%I.%I', x.schema_name, x.view_name) = p_view))
             and a.grantee <> (select v.relowner from pg_class v where v.oid = p_view::regclass)) w
     full join (select distinct case a.grantee when 0 then 'public' else a.grantee::regrole::text end as role, a.privilege_type as privilege from pg_class c cross join aclexplode(c.relacl) a
                where c.oid = p_view::regclass and a.grantee <> c.relowner) h on h.role = w.role and h.privilege = w.privilege
