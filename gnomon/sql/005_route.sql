@@ -242,7 +242,10 @@ begin
     earlier := 'case when h.xid = u.xid then (h.start, case h.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, h.v) < (u.start, case u.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, u.v) else h.v < u.v end';
   end if;
   if p_branch then
-    unseen := '%1$s.v > (select x.bound from gnomon.here x) and pg_visible_in_snapshot(%1$s.xid, (select x.snapshot from gnomon.here x)) is not true';
+    if p_guarded then
+      -- For those who may read nothing but branches: a setting could be changed within the query.
+      unseen := '%1$s.v > (select x.bound from gnomon.here x) and pg_visible_in_snapshot(%1$s.xid, (select x.snapshot from gnomon.here x)) is not true';
+    end if;
     earlier := replace(earlier, 'h.v < u.v', 'h.v < u.w');
     entries := gnomon.entry_arms(p_tracked, p_numbers, p_shape, nests, ', h.v as w, ' || here || ' as br');
     more := format(', 9223372036854775807::bigint as w, %s as br', here);
@@ -261,7 +264,9 @@ begin
     -- Where nothing follows changes of the table by itself, they are noticed here.
     case when not annals.follows_ddl() and t.ended_v is null then format(' and gnomon.table_stamp(%s) = %L', p_tracked, gnomon.table_stamp(p_tracked)) else '' end);
   if p_branch then
-    gate := format('(select case when exists (select from gnomon.usable) and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', (select x.version from annals.tracked x where x.id = %1$s), '' '')) > 0 and (has_table_privilege(%3$s::oid, ''select'') or gnomon.is_lent(%1$s)) and not row_security_active(%3$s::oid) then true else gnomon.refuse_branch(%1$s) end)', p_tracked, p_route, t.relation::oid);
+    gate := format('(select case when %5$s and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', (select x.version from annals.tracked x where x.id = %1$s), '' '')) > 0 and (has_table_privilege(%3$s::oid, ''select'')%4$s) and not row_security_active(%3$s::oid) then true else gnomon.refuse_branch(%1$s) end)',
+      p_tracked, p_route, t.relation::oid, case when p_guarded then format(' or gnomon.is_lent(%s)', p_tracked) else '' end,
+      case when p_guarded then 'exists (select from gnomon.usable)' else format('exists (select from gnomon.branch b where b.id = %s and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' b'', b.id, ''.'', b.base, '' '')) > 0)', here) end);
   end if;
   for col in select x.* from gnomon.past_columns(p_tracked, p_shape) x loop
     -- A checkpoint holds what its table had.
@@ -272,7 +277,7 @@ begin
   end loop;
   return format(E'select %s from (\n    %s) u\n  where %s\n    and u.op not in (''i'', ''n'', ''m'') and %s\n    and not exists (select from (\n    %s) h where %s and %s and %s)%s%s',
     columns, concat_ws(E'\n    union all ', case when p_base is not null then base end, entries), gate, format(seen || unseen, 'u', 'w'), arms, gnomon.key_equals(p_tracked, 'h', 'u'), earlier, format(seen || unseen, 'h', 'v'), own,
-    case when p_guarded then (select format(E'\n    and case when u.v = 9223372036854775807 then true else annals.h%s_visible(%s) end', p_tracked, string_agg(format('u.c%s', n), ', ' order by i)) from unnest(annals.policy_columns(p_tracked)) with ordinality x (n, i)) else '' end);
+    case when p_guarded and not p_branch then (select format(E'\n    and case when u.v = 9223372036854775807 then true else annals.h%s_visible(%s) end', p_tracked, string_agg(format('u.c%s', n), ', ' order by i)) from unnest(annals.policy_columns(p_tracked)) with ordinality x (n, i)) else '' end);
 end $$;
 comment on function gnomon.view_query is 'SQL for the rows of a table at the place that is set: from today''s rows or those of a checkpoint (p_base), and the entries of segments.';
 
@@ -397,7 +402,7 @@ begin
       r.schema_name := '';
     end if;
   end if;
-  if p_kind = 'branch' then
+  if p_kind = 'branch' and not p_guarded then
     r.schema_name := format('gnomon_branch_%s', (select s.id from gnomon.source s where s.schema_name = t.schema_name));
     perform gnomon.make_schema(r.schema_name, format('Schema %I on the branch that gnomon.use chose.', t.schema_name));
     if gnomon.drop_route(r.schema_name, r.view_name) then

@@ -12,6 +12,7 @@ create table gnomon.branch (
   snapshot pg_snapshot not null,
   epoch int not null,
   bound bigint not null,
+  base int not null default 0,
   owner name not null default current_user,
   note text not null default '',
   protected boolean not null default false,
@@ -31,6 +32,7 @@ comment on column gnomon.branch.coordinate is 'The place whose rows it shows whe
 comment on column gnomon.branch.snapshot is 'The snapshot of that place.';
 comment on column gnomon.branch.epoch is 'Epoch of the snapshot.';
 comment on column gnomon.branch.bound is 'Entries that the snapshot does not see have higher positions.';
+comment on column gnomon.branch.base is 'How often the base was moved.';
 comment on column gnomon.branch.owner is 'The role that made it.';
 comment on column gnomon.branch.note is 'What somebody wrote about it.';
 comment on column gnomon.branch.protected is 'It can neither be written nor dropped.';
@@ -224,7 +226,7 @@ comment on function gnomon.reset_branch is 'Takes back all changes on a branch, 
 
 create function gnomon.move_base(p_branch int, p gnomon.place) returns void
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
-  update gnomon.branch b set coordinate = p.coordinate, snapshot = p.snapshot, epoch = p.epoch, bound = p.bound, refreshed_at = clock_timestamp() where b.id = p_branch;
+  update gnomon.branch b set coordinate = p.coordinate, snapshot = p.snapshot, epoch = p.epoch, bound = p.bound, base = b.base + 1, refreshed_at = clock_timestamp() where b.id = p_branch;
   update annals.pin k set v = p.bound + 1, at = clock_timestamp() where k.owner = 'gnomon branch' and k.name = p_branch::text;
 $$;
 comment on function gnomon.move_base is 'Gives a branch another base.';

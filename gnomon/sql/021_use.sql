@@ -12,7 +12,7 @@ begin
     from (select gnomon.astray(p_schemas) as name) x where x.name is not null;
   o.place := gnomon.branch_place(b);
   o.outside := p_outside;
-  with routes as materialized (select r.* from gnomon.routes_at(o.place, 'branch') r),
+  with routes as materialized (select r.* from gnomon.routes_at(o.place, 'branch') r where not r.guarded),
   listed as (
     -- A view that was being read when it was to be replaced has its successor in a schema of its own.
     select s.i, 0 as part, quote_ident(r.schema_name) as entry from unnest(p_schemas) with ordinality s (schema, i) join routes r on r.source_schema = s.schema and r.schema_name !~ '^gnomon_branch_[0-9]+$'
@@ -22,7 +22,7 @@ begin
     union all
     select s.i, 4, quote_ident(s.schema) from unnest(p_schemas) with ordinality s (schema, i))
   select (select coalesce(string_agg(l.entry, ', ' order by l.i, l.part), '""') from listed l),
-         (select coalesce(string_agg(r.checked, ''), '') from routes r),
+         (select concat(format(' b%s.%s ', b.id, b.base), string_agg(r.checked, '')) from routes r),
          (select coalesce(jsonb_object_agg(r.relation, format('%I.%I', r.schema_name, r.view_name)), '{}') from routes r)
     into o.path, o.checked, o.tables;
   return o;
@@ -54,7 +54,9 @@ begin
      or not gnomon.branch_holds(p_branch, p_name, p_place) or gnomon.astray(pg_catalog.current_schemas(false)) is not null then
     return false;
   end if;
-  perform pg_catalog.set_config('gnomon.branch', p_branch::pg_catalog.text, true), pg_catalog.set_config('gnomon.place', p_place, true), pg_catalog.set_config('gnomon.checked', p_checked, true),
+  perform pg_catalog.set_config('gnomon.branch', p_branch::pg_catalog.text, true), pg_catalog.set_config('gnomon.snapshot', b.snapshot::pg_catalog.text, true), pg_catalog.set_config('gnomon.bound', b.bound::pg_catalog.text, true)
+    from gnomon.branch_of(p_branch) b;
+  perform pg_catalog.set_config('gnomon.place', p_place, true), pg_catalog.set_config('gnomon.checked', p_checked, true),
           pg_catalog.set_config('gnomon.outside', p_outside, true), pg_catalog.set_config('search_path', p_path, true);
   return true;
 end $$;

@@ -1,1 +1,2 @@
--- 029_confine
+-- Roles confined to branches. What they read comes from views of kind branch that are guarded (gnomon.write_route with p_guarded): those take the base from
+-- gnomon.branch, and not from settings, which could be changed within a query.
