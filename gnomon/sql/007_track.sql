@@ -54,6 +54,8 @@ begin
   if coalesce(p_history, '') not in ('keep', 'drop') then
     perform gnomon.refuse('GN006', format('history cannot be %L', p_history), 'Say keep, or drop.');
   end if;
+  perform gnomon.refuse('GN006', format('branch %L has changes of %s', x.name, p_table), 'Merge, reset or drop it first.', jsonb_build_object('table', p_table::text, 'branch', x.name))
+    from (select gnomon.changed_by(history) as name) x where x.name is not null;
   select t.users <> array['gnomon'] into shared from annals.tracked t where t.id = history;
   if p_history = 'drop' and not shared then
     perform gnomon.refuse('GN006', format('consumer %L has not had all changes of %s', x.name, p_table), 'Run it or drop it first, or keep the history.', jsonb_build_object('table', p_table::text, 'consumer', x.name))
@@ -66,6 +68,7 @@ begin
   end if;
   perform annals.untrack(p_table, 'gnomon');
   perform gnomon.drop_routes(history);
+  perform gnomon.drop_overlay(history);
   perform gnomon.write_guards(s.id) from annals.tracked t join gnomon.source s on s.schema_name = t.schema_name where t.id = history;
   if shared then
     return 'shared';

@@ -153,6 +153,18 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.overlays is 'The overlays that there are.';
 
+create function gnomon.changed_by(p_tracked int) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  name text;
+begin
+  if to_regclass(format('gnomon.o%s', p_tracked)) is not null then
+    execute format('select b.name from gnomon.branch b where exists (select from gnomon.o%s o where o.branch = b.id and (o.was or o.alive)) order by b.id limit 1', p_tracked) into name;
+  end if;
+  return name;
+end $$;
+comment on function gnomon.changed_by is 'A branch that has changes of a table; null when none has.';
+
 create function gnomon.overlay_counts() returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -34,7 +34,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
   union all
   select 'gnomon', unnest(array[
-    'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'write_branch_triggers']), 'owner'
+    'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'write_branch_triggers']), 'owner'
   union all
   select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
