@@ -45,6 +45,30 @@ var (
 	ErrReadOnly = errors.New("the past is read-only")
 	// ErrUnknownCheckpoint: there is no such checkpoint (GN015).
 	ErrUnknownCheckpoint = errors.New("unknown checkpoint")
+	// ErrUnknownBranch: there is no such branch, or none that the role may use (GN016).
+	ErrUnknownBranch = errors.New("unknown branch")
+	// ErrBranchExists: there is such a branch already (GN017).
+	ErrBranchExists = errors.New("branch exists")
+	// ErrProtected: the branch is protected (GN018).
+	ErrProtected = errors.New("branch is protected")
+	// ErrNoBranch: what needs a branch was asked where none is in use (GN019).
+	ErrNoBranch = errors.New("no branch in use")
+	// ErrNotOnBranch: that can't be done on a branch; Error.Reason is why, and Error.Hint the way that works (GN020).
+	ErrNotOnBranch = errors.New("not on a branch")
+	// ErrConflict: both sides of a merge changed the same (GN021).
+	ErrConflict = errors.New("merge conflict")
+	// ErrViolation: what is merged would violate constraints (GN022).
+	ErrViolation = errors.New("constraint violation")
+	// ErrStaleReads: what was read on the branch has changed since (GN023).
+	ErrStaleReads = errors.New("stale reads")
+	// ErrUnknownMerge: there is no such merge (GN024).
+	ErrUnknownMerge = errors.New("unknown merge")
+	// ErrPolicy: a policy refuses (GN025).
+	ErrPolicy = errors.New("refused by a policy")
+	// ErrUnknownRequest: there is no such change request (GN026).
+	ErrUnknownRequest = errors.New("unknown change request")
+	// ErrConfined: the role is confined to other branches (GN027).
+	ErrConfined = errors.New("role is confined")
 	// ErrUnsupported: the table can't be tracked (AN004).
 	ErrUnsupported = errors.New("table cannot be tracked")
 	// ErrIsolation: that is refused in a transaction of this isolation level (AN002).
@@ -62,6 +86,8 @@ var (
 var kindOf = map[string]error{
 	"GN001": ErrNoHistory, "GN002": ErrPruned, "GN003": ErrColumnGone, "GN004": ErrUnknownTag, "GN005": ErrTagExists, "GN006": ErrInvalid, "GN007": ErrNotTracked,
 	"GN008": ErrStale, "GN009": ErrUntracked, "GN010": ErrView, "GN011": ErrNoPlace, "GN012": ErrUnknownConsumer, "GN013": ErrConsumerExists, "GN014": ErrLease, "GN015": ErrUnknownCheckpoint,
+	"GN016": ErrUnknownBranch, "GN017": ErrBranchExists, "GN018": ErrProtected, "GN019": ErrNoBranch, "GN020": ErrNotOnBranch, "GN021": ErrConflict, "GN022": ErrViolation, "GN023": ErrStaleReads,
+	"GN024": ErrUnknownMerge, "GN025": ErrPolicy, "GN026": ErrUnknownRequest, "GN027": ErrConfined,
 	"AN002": ErrIsolation, "AN003": ErrInvalid, "AN004": ErrUnsupported, "AN005": ErrNotTracked, "AN006": ErrStale,
 	"AN007": ErrStandby, "AN008": ErrInvalid, "AN009": ErrEpoch, "AN010": ErrNotYet, "AN011": ErrStale, "AN012": ErrNoTick,
 }

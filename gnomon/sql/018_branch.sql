@@ -86,11 +86,12 @@ language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$ select b from gnomon.branch b where b.id = p_id $$;
 comment on function gnomon.branch_of is 'The branch of a number; null when there is none.';
 
-create function gnomon.create_branch(p_name text, p_from text default 'now', p_logged boolean default false, p_note text default '', p_expires_at timestamptz default null, p_reads boolean default false) returns int
+create function gnomon.create_branch(p_name text, p_from text default 'now', p_logged boolean default false, p_note text default '', p_expires_at timestamptz default null, p_reads boolean default false, p_at text default null) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   p gnomon.place;
   parent gnomon.branch;
+  past gnomon.place; -- of the parent
   id int;
 begin
   perform gnomon.check_branch_name(p_name);
@@ -100,6 +101,9 @@ begin
     p.snapshot := parent.snapshot;
     p.epoch := parent.epoch;
     p.bound := parent.bound;
+    if p_at is not null then
+      past := gnomon.branch_past(parent, p_at);
+    end if;
   else
     p := gnomon.place_of(p_from);
   end if;
@@ -115,11 +119,26 @@ begin
   insert into annals.pin (owner, name, v) values ('gnomon branch', id::text, p.bound + 1);
   if parent.id is not null then
     perform gnomon.lock_branch(parent.id, true);
-    perform gnomon.copy_overlays(parent.id, id);
+    perform gnomon.copy_overlays(parent.id, id, past);
   end if;
   return id;
 end $$;
-comment on function gnomon.create_branch is 'Makes a branch: from a place (a coordinate, tag:name, a time, or now), or of another branch (branch:name), with the changes on that. Returns its number.';
+comment on function gnomon.create_branch is 'Makes a branch: from a place (a coordinate, tag:name, a time, or now), or of another branch (branch:name), with the changes on that, as they are or, if it is logged, as they were at a place (p_at). Returns its number.';
+
+create function gnomon.branch_past(p_branch gnomon.branch, p_at text) returns gnomon.place
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  p gnomon.place := gnomon.place_of(p_at);
+begin
+  if not p_branch.logged then
+    perform gnomon.refuse('GN020', format('branch %L has no past: it keeps the last state of its rows only', p_branch.name), 'Make it with p_logged => true (Logged in Go).', jsonb_build_object('branch', p_branch.name, 'reason', 'net'));
+  end if;
+  if not annals.snapshot_covers(p.snapshot, p_branch.snapshot) then
+    perform gnomon.refuse('GN006', format('the base of branch %L is later than %s', p_branch.name, p_at), 'Name a place since it was made, and since its base was moved last.', jsonb_build_object('branch', p_branch.name));
+  end if;
+  return p;
+end $$;
+comment on function gnomon.branch_past is 'A place in the past of a logged branch; an error for one that its log does not reach.';
 
 create function gnomon.lock_branch(p_branch int, p_shared boolean) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
@@ -231,15 +250,15 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
 $$;
 comment on function gnomon.move_base is 'Gives a branch another base.';
 
-create function gnomon.branches() returns table (id int, name text, logged boolean, parent text, coordinate text, owner name, note text, protected boolean, reads boolean, expires_at timestamptz, at timestamptz, refreshed_at timestamptz, changed_rows bigint, pinned_v bigint, pinned_for interval)
+create function gnomon.branches(p_id int default null) returns table (id int, name text, logged boolean, parent text, coordinate text, owner name, note text, protected boolean, reads boolean, expires_at timestamptz, at timestamptz, refreshed_at timestamptz, changed_rows bigint, pinned_v bigint, pinned_for interval)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  counts jsonb := gnomon.overlay_counts();
+  counts jsonb := gnomon.overlay_counts(p_id);
 begin
   return query
     select b.id, b.name, b.logged, (select p.name from gnomon.branch p where p.id = b.parent and gnomon.may_use(p.id, p.name)), b.coordinate, b.owner, b.note, b.protected, b.reads, b.expires_at, b.at, b.refreshed_at,
            coalesce((counts->>b.id::text)::bigint, 0), b.bound + 1, clock_timestamp() - coalesce(b.refreshed_at, b.at)
-    from gnomon.branch b where gnomon.may_use(b.id, b.name) order by b.id;
+    from gnomon.branch b where (p_id is null or b.id = p_id) and gnomon.may_use(b.id, b.name) order by b.id;
 end $$;
-comment on function gnomon.branches is 'The branches that the session may use, with how many rows each has changed, and from which position on it keeps history from being pruned.';
+comment on function gnomon.branches is 'The branches that the session may use, or the one of a number, with how many rows each has changed, and from which position on it keeps history from being pruned.';

@@ -165,13 +165,13 @@ begin
 end $$;
 comment on function gnomon.changed_by is 'A branch that has changes of a table; null when none has.';
 
-create function gnomon.overlay_counts() returns jsonb
+create function gnomon.overlay_counts(p_branch int default null) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   counts jsonb;
 begin
   execute 'select coalesce(jsonb_object_agg(branch, n), ''{}'') from (select branch, sum(n) as n from (' ||
-    coalesce((select string_agg(format('select branch, count(*) as n from %s where was or alive group by branch', o.relation), ' union all ') from gnomon.overlays() o), 'select 0 as branch, 0 as n where false') || ') x group by branch) y' into counts;
+    coalesce((select string_agg(format('select branch, count(*) as n from %s where (was or alive)%s group by branch', o.relation, ' and branch = ' || p_branch), ' union all ') from gnomon.overlays() o), 'select 0 as branch, 0 as n where false') || ') x group by branch) y' into counts;
   return counts;
 end $$;
 comment on function gnomon.overlay_counts is 'How many rows each branch has changed, by its number.';
@@ -193,16 +193,25 @@ begin
 end $$;
 comment on function gnomon.clear_overlays is 'Takes back all changes on a branch; returns how many rows they were.';
 
-create function gnomon.copy_overlays(p_from int, p_to int) returns void
+create function gnomon.copy_overlays(p_from int, p_to int, p_at gnomon.place default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   o record;
 begin
   for o in
-    select x.relation, string_agg(case when c.is_key then 'k' || c.n else format('c%s, b%1$s, f%1$s', c.n) end, ', ' order by c.n) as target, string_agg(case when c.is_key then 'k' || c.n else format('c%s, b%1$s, c%1$s', c.n) end, ', ' order by c.n) as list
-    from gnomon.overlays() x cross join lateral gnomon.overlay_columns(x.tracked) c group by x.relation
+    select x.relation, x.tracked, string_agg(case when c.is_key then 'k' || c.n else format('c%s, b%1$s, f%1$s', c.n) end, ', ' order by c.n) as target,
+      string_agg(case when c.is_key then 'o.k' || c.n else format('o.c%s, o.b%1$s, o.c%1$s', c.n) end, ', ' order by c.n) as list,
+      string_agg(case when c.is_key then 'o.k' || c.n else format('case when l.v is null then o.c%1$s else l.c%1$s end, o.b%1$s, case when l.v is null then o.c%1$s else l.c%1$s end', c.n) end, ', ' order by c.n) as past,
+      (select string_agg(format('l.k%1$s %2$s o.k%1$s', u.n, annals.key_operator(t.id, u.i::int)), ' and ') from annals.tracked t cross join unnest(t.key) with ordinality u (n, i) where t.id = x.tracked) as same
+    from gnomon.overlays() x cross join lateral gnomon.overlay_columns(x.tracked) c group by x.relation, x.tracked
   loop
-    execute format('insert into %s (branch, alive, was, forked, %s) select $2, alive, was, alive, %s from %1$s where branch = $1', o.relation, o.target, o.list) using p_from, p_to;
+    if p_at is null then
+      execute format('insert into %s (branch, alive, was, forked, %s) select $2, o.alive, o.was, o.alive, %s from %1$s o where o.branch = $1', o.relation, o.target, o.list) using p_from, p_to;
+    else
+      -- What its first change since then replaced, if that was the branch's own.
+      execute format('insert into %s (branch, alive, was, forked, %s) select $2, coalesce(l.alive, o.alive), o.was, coalesce(l.alive, o.alive), %s from %1$s o left join lateral (select * from gnomon.l%s l where l.branch = $1 and %s and l.v > $3 and pg_visible_in_snapshot(l.xid, $4) is not true order by l.v limit 1) l on true where o.branch = $1 and l.own is not false',
+        o.relation, o.target, o.past, o.tracked, o.same) using p_from, p_to, p_at.bound, p_at.snapshot;
+    end if;
   end loop;
 end $$;
-comment on function gnomon.copy_overlays is 'Gives a new branch the changes of its parent.';
+comment on function gnomon.copy_overlays is 'Gives a new branch the changes of its parent, as they are or as they were at a place.';
