@@ -120,6 +120,9 @@ begin
   if parent.id is not null then
     perform gnomon.lock_branch(parent.id, true);
     perform gnomon.copy_overlays(parent.id, id, past);
+    if p_reads then
+      perform gnomon.copy_reads(parent.id, id);
+    end if;
   end if;
   return id;
 end $$;

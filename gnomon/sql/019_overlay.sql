@@ -189,6 +189,7 @@ begin
     total := total + n;
     execute format('delete from gnomon.l%s where branch = $1', o.tracked) using p_branch;
   end loop;
+  delete from gnomon.read_mark m where m.branch = p_branch;
   return total;
 end $$;
 comment on function gnomon.clear_overlays is 'Takes back all changes on a branch; returns how many rows they were.';

@@ -36,6 +36,13 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
   select 'gnomon', unnest(array[
     'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'write_branch_triggers']), 'owner'
   union all
+  select 'gnomon', unnest(array[
+    'check_stale', 'marks_of', 'note_read', 'noted_history', 'own_merges', 'range_columns', 'range_names', 'reads', 'stale_query', 'stale_reads']), 'viewer'
+  union all
+  select 'gnomon', unnest(array['forget_reads']), 'operator'
+  union all
+  select 'gnomon', unnest(array['copy_reads']), 'owner'
+  union all
   select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
 comment on column gnomon.access.schema is 'Schema of the function: gnomon or annals.';
