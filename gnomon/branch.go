@@ -166,9 +166,3 @@ func (b *Branch) call(ctx context.Context, sql string, args ...any) error {
 	_, err := pgtx.Exec(ctx, b.db, sql, append([]any{b.Name()}, args...)...)
 	return refused(err)
 }
-
-// branchOpening is what has to be set to use a branch.
-type branchOpening struct {
-	Place, Checked, Path, Outside, Role string
-	Tables                              map[string]string // views, by the OIDs of their tables
-}

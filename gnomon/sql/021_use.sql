@@ -47,26 +47,53 @@ begin
 end $$;
 comment on function gnomon.use is 'From now on in this session (or with p_local in this transaction) the names of tables mean them as they are on a branch, to be read and written. Names with their schema mean the tables of main. gnomon.leave goes back.';
 
-create function gnomon.enter_branch(p_branch int, p_name text, p_place text, p_checked text, p_path text, p_outside text, p_role text) returns boolean
+create function gnomon.enter_branch(p_branch int, p_name text, p_place text, p_versions text, p_checked text, p_path text, p_outside text, p_role text) returns text[]
 language plpgsql volatile as $$
+declare
+  before text[];
 begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) p_outside or current_user operator(pg_catalog.<>) p_role
-     or not gnomon.branch_holds(p_branch, p_name, p_place) or gnomon.astray(pg_catalog.current_schemas(false)) is not null then
-    return false;
+     or not gnomon.branch_holds(p_branch, p_name, p_place, p_versions) or gnomon.astray(pg_catalog.current_schemas(false)) is not null then
+    return null;
   end if;
+  before := array[p_outside, coalesce(pg_catalog.current_setting('gnomon.branch', true), ''), coalesce(pg_catalog.current_setting('gnomon.place', true), ''), coalesce(pg_catalog.current_setting('gnomon.snapshot', true), ''),
+                  coalesce(pg_catalog.current_setting('gnomon.bound', true), ''), coalesce(pg_catalog.current_setting('gnomon.checked', true), ''), coalesce(pg_catalog.current_setting('gnomon.outside', true), '')];
   perform pg_catalog.set_config('gnomon.branch', p_branch::pg_catalog.text, true), pg_catalog.set_config('gnomon.snapshot', b.snapshot::pg_catalog.text, true), pg_catalog.set_config('gnomon.bound', b.bound::pg_catalog.text, true)
     from gnomon.branch_of(p_branch) b;
   perform pg_catalog.set_config('gnomon.place', p_place, true), pg_catalog.set_config('gnomon.checked', p_checked, true),
           pg_catalog.set_config('gnomon.outside', p_outside, true), pg_catalog.set_config('search_path', p_path, true);
-  return true;
+  return before;
 end $$;
-comment on function gnomon.enter_branch is 'Sets for this transaction what gnomon.open_branch found earlier, if it holds still.';
+comment on function gnomon.enter_branch is 'Sets for this transaction what gnomon.open_branch found earlier, and returns what was set before; null if it does not hold any more.';
 
-create function gnomon.branch_holds(p_branch int, p_name text, p_coordinate text) returns boolean
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select exists (select from gnomon.branch b where b.id = p_branch and b.name = p_name and split_part(p_coordinate, '/', 2) = b.snapshot::text and gnomon.may_use(b.id, b.name))
-$$;
-comment on function gnomon.branch_holds is 'Whether a branch has the name and the base that it had.';
+create function gnomon.begin_branch(p_branch int, p_name text, p_place text, p_versions text, p_checked text, p_path text, p_outside text, p_role text) returns void
+language plpgsql volatile as $$
+begin
+  if gnomon.enter_branch(p_branch, p_name, p_place, p_versions, p_checked, p_path, p_outside, p_role) is null then
+    perform gnomon.refuse('GN008', pg_catalog.format('branch %L, or the history of a table, has changed since the branch was put to use', p_name), 'Put it to use again.', pg_catalog.jsonb_build_object('branch', p_name));
+  end if;
+end $$;
+comment on function gnomon.begin_branch is 'The same, with an error if it does not hold any more: for who sends it along with BEGIN.';
+
+create function gnomon.resume(p_before text[]) returns void
+language plpgsql volatile as $$
+begin
+  perform pg_catalog.set_config('search_path', p_before[1], true), pg_catalog.set_config('gnomon.branch', p_before[2], true), pg_catalog.set_config('gnomon.place', p_before[3], true), pg_catalog.set_config('gnomon.snapshot', p_before[4], true),
+          pg_catalog.set_config('gnomon.bound', p_before[5], true), pg_catalog.set_config('gnomon.checked', p_before[6], true), pg_catalog.set_config('gnomon.outside', p_before[7], true);
+end $$;
+comment on function gnomon.resume is 'Sets for this transaction what was set before gnomon.enter_branch.';
+
+create function gnomon.versions() returns text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $$ begin return (select concat(count(*), '/', sum(t.version)) from annals.tracked t); end $$;
+comment on function gnomon.versions is 'What changes whenever a history does, or how it is read.';
+
+create function gnomon.branch_holds(p_branch int, p_name text, p_coordinate text, p_versions text) returns boolean
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return gnomon.versions() = p_versions and exists (select from gnomon.branch b where b.id = p_branch and b.name = p_name and split_part(p_coordinate, '/', 2) = b.snapshot::text and gnomon.may_use(b.id, b.name));
+end $$;
+comment on function gnomon.branch_holds is 'Whether a branch has the name and the base that it had, and all histories are what they were.';
 
 create function gnomon.branch_here() returns text
 language sql stable security definer set search_path = pg_catalog, pg_temp

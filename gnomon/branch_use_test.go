@@ -1,0 +1,200 @@
+package gnomon_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/annals-db/annals/gnomon"
+	"github.com/annals-db/annals/internal/pgtx/pgtxtest"
+)
+
+var branchSettings = append([]string{"gnomon.branch"}, placeSettings...)
+
+// branchOfO makes the tracked table o with rows 1 to 3, whose values sum to 6 on the branch that it returns, and to 409 on main.
+func branchOfO(t *testing.T) (g *gnomon.Gnomon, pool *pgxpool.Pool, b *gnomon.Branch) {
+	t.Helper()
+	pool, then := pastOfO(t)
+	g = gnomon.New(pool)
+	return g, pool, must[*gnomon.Branch](t)(g.CreateBranch(t.Context(), "o'clock", gnomon.BranchOptions{From: then}))
+}
+
+// usings are all ways to use a branch that change nothing, among them those that fail.
+var usings = map[string]func(ctx context.Context, b *gnomon.Branch) error{
+	"query": func(ctx context.Context, b *gnomon.Branch) error {
+		rows, err := b.Query(ctx, "select id from o order by id")
+		if err != nil {
+			return err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		if err == nil && fmt.Sprint(ids) != "[1 2 3]" {
+			return fmt.Errorf("ids are %v", ids)
+		}
+		return err
+	},
+	"query, in part": func(ctx context.Context, b *gnomon.Branch) error {
+		rows, err := b.Query(ctx, "select id, repeat('x', 10000) from o, generate_series(1, 300)")
+		if err == nil {
+			rows.Next()
+			rows.Close()
+			rows.Close()
+			err = rows.Err()
+		}
+		return err
+	},
+	"row": func(ctx context.Context, b *gnomon.Branch) error {
+		return errors.Join(scanOne(b.QueryRow(ctx, "select n from o where id = 77"), pgx.ErrNoRows), scanOne(b.QueryRow(ctx, "select sum(n) from o"), nil), scanOne(b.QueryRow(ctx, "select note from o"), errAny))
+	},
+	"failing": func(ctx context.Context, b *gnomon.Branch) error {
+		return errors.Join(scanOne(b.QueryRow(ctx, "select 1 / (n - 1) from o where id = 1"), errAny), scanOne(b.QueryRow(ctx, "selekt"), errAny))
+	},
+	"failing later": func(ctx context.Context, b *gnomon.Branch) error {
+		rows, err := b.Query(ctx, "select 1 / (3000 - i) from generate_series(1, 3000) i")
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+		}
+		if sqlState(rows.Err()) != "22012" {
+			return fmt.Errorf("it says %w", rows.Err())
+		}
+		return nil
+	},
+	"transaction": func(ctx context.Context, b *gnomon.Branch) error {
+		for _, end := range []func(pgx.Tx) error{func(tx pgx.Tx) error { return tx.Commit(ctx) }, func(tx pgx.Tx) error { return tx.Rollback(ctx) }} {
+			tx, err := b.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			part, err := tx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(scanOne(tx.QueryRow(ctx, "select sum(n) from o"), nil), scanOne(part.QueryRow(ctx, "select sum(n) from o"), nil), end(part), scanOne(tx.QueryRow(ctx, "select sum(n) from o"), nil), end(tx)); err != nil {
+				return err
+			}
+			if err := tx.Rollback(ctx); !errors.Is(err, pgx.ErrTxClosed) {
+				return fmt.Errorf("once more: %w", err)
+			}
+			if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxClosed) {
+				return fmt.Errorf("once more: %w", err)
+			}
+		}
+		return nil
+	},
+	"transaction that fails": func(ctx context.Context, b *gnomon.Branch) error {
+		for _, end := range []func(pgx.Tx) error{func(tx pgx.Tx) error { return tx.Rollback(ctx) }, func(tx pgx.Tx) error {
+			if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxCommitRollback) {
+				return fmt.Errorf("a commit says %w", err)
+			}
+			return nil
+		}} {
+			tx, err := b.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			if _, err = tx.Exec(ctx, "select 1 / 0"); sqlState(err) != "22012" {
+				return fmt.Errorf("it says %w", err)
+			}
+			if err := end(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"batch": func(ctx context.Context, b *gnomon.Branch) error {
+		var sum, count int
+		batch := &pgx.Batch{}
+		batch.Queue("select sum(n)::int from o").QueryRow(func(row pgx.Row) error { return row.Scan(&sum) })
+		batch.Queue("select count(*)::int from o where id > $1", 1).QueryRow(func(row pgx.Row) error { return row.Scan(&count) })
+		if err := b.SendBatch(ctx, batch).Close(); err != nil || sum != 6 || count != 2 {
+			return fmt.Errorf("%d, %d, %w", sum, count, err)
+		}
+		batch = &pgx.Batch{}
+		batch.Queue("select 1 / 0")
+		if err := b.SendBatch(ctx, batch).Close(); sqlState(err) != "22012" {
+			return fmt.Errorf("it says %w", err)
+		}
+		return nil
+	},
+	"settings": func(ctx context.Context, b *gnomon.Branch) error {
+		_, err := b.Exec(ctx, "select set_config('gnomon.place', 'x', true), set_config('search_path', 'nowhere', true)")
+		return err
+	},
+}
+
+// TestUsingABranchLeavesNothingBehind, on any handle, whether it succeeds or not; the caller's transaction goes on, on main or on another branch.
+func TestUsingABranchLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	g, pool, b := branchOfO(t)
+	must[*gnomon.Branch](t)(g.CreateBranch(t.Context(), "other", gnomon.BranchOptions{}))
+	for _, mode := range []string{"", " default_query_exec_mode=exec", " default_query_exec_mode=simple_protocol"} {
+		config := must[*pgxpool.Config](t)(pgxpool.ParseConfig(pool.Config().ConnString() + mode))
+		config.MaxConns = 1
+		one := must[*pgxpool.Pool](t)(pgxpool.NewWithConfig(t.Context(), config))
+		t.Cleanup(one.Close)
+		acquired := must[*pgxpool.Conn](t)(one.Acquire(t.Context()))
+		conn := acquired.Conn()
+		acquired.Release()
+		for name, using := range usings {
+			for _, handle := range []string{"pool", "conn", "tx", "savepoint", "begun", "on another branch", "branch"} {
+				t.Run(fmt.Sprint(handle, mode, ": ", name), func(t *testing.T) {
+					ctx := t.Context()
+					var db gnomon.DB = one
+					insert, of := "insert into o values (50, 5)", "o"
+					switch handle {
+					case "conn":
+						db = conn
+					case "begun":
+						run(t, conn, "begin", insert)
+						defer conn.Exec(context.WithoutCancel(ctx), "rollback")
+						db = conn
+					case "tx", "savepoint", "on another branch":
+						tx := must[pgx.Tx](t)(conn.Begin(ctx))
+						defer tx.Rollback(context.WithoutCancel(ctx))
+						run(t, tx, insert, "set local work_mem = '7MB'")
+						if handle == "savepoint" {
+							tx = must[pgx.Tx](t)(tx.Begin(ctx))
+							run(t, tx, "savepoint gnomon_branch") // of the caller's
+						}
+						if handle == "on another branch" {
+							ok(t, gnomon.OnBranch(ctx, tx, "other"))
+							of = "public.o"
+						}
+						db = tx
+					case "branch":
+						db = must[*gnomon.Branch](t)(g.Branch(ctx, "other")).In(one)
+					}
+					used := b.In(db)
+					check := func() {
+						for range 2 {
+							if err := using(ctx, used); err != nil {
+								t.Error(err)
+							}
+						}
+					}
+					if handle == "on another branch" {
+						settings := "select current_setting('search_path') || current_setting('gnomon.branch') || current_setting('gnomon.place') || current_setting('gnomon.snapshot') || current_setting('gnomon.bound') || current_setting('gnomon.checked') || current_setting('gnomon.outside')"
+						before := column[string](t, db, settings)[0]
+						check()
+						if after := column[string](t, db, settings)[0]; after != before {
+							t.Errorf("settings are %s, were %s", after, before)
+						}
+					} else {
+						pgtxtest.AssertSessionUnchanged(t, conn, check, branchSettings...)
+					}
+					if handle != "pool" && handle != "conn" && handle != "branch" {
+						run(t, db, "insert into public.o values (51, 5)")
+						if n := column[int](t, db, "select count(*)::int from "+of+" where id >= 50"); n[0] != 2 {
+							t.Errorf("%d rows of the transaction are there", n[0])
+						}
+					}
+				})
+			}
+		}
+	}
+}
