@@ -96,7 +96,8 @@ declare
 begin
   perform gnomon.check_branch_name(p_name);
   if p_from like 'branch:%' then
-    parent := gnomon.branch_named(substr(p_from, 8));
+    -- Its base and its changes are copied as they are together.
+    parent := gnomon.hold_branch(substr(p_from, 8), true);
     p.coordinate := parent.coordinate;
     p.snapshot := parent.snapshot;
     p.epoch := parent.epoch;
@@ -118,7 +119,6 @@ begin
   end if;
   insert into annals.pin (owner, name, v) values ('gnomon branch', id::text, p.bound + 1);
   if parent.id is not null then
-    perform gnomon.lock_branch(parent.id, true);
     perform gnomon.copy_overlays(parent.id, id, past);
     if p_reads then
       perform gnomon.copy_reads(parent.id, id);
@@ -148,6 +148,21 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select case when p_shared then pg_advisory_xact_lock_shared(1735289709, p_branch) else pg_advisory_xact_lock(1735289709, p_branch) end
 $$;
 comment on function gnomon.lock_branch is 'Writers of a branch hold this together until they commit; who merges, resets or drops it holds it alone.';
+
+create function gnomon.hold_branch(p_name text, p_shared boolean) returns gnomon.branch
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b gnomon.branch := gnomon.branch_named(p_name);
+begin
+  perform gnomon.lock_branch(b.id, p_shared);
+  -- Who held it before may have changed it.
+  b := gnomon.branch_of(b.id);
+  if b.id is null then
+    b := gnomon.branch_named(p_name);
+  end if;
+  return b;
+end $$;
+comment on function gnomon.hold_branch is 'Locks the branch of a name as gnomon.lock_branch does, and returns it as it is then.';
 
 create function gnomon.check_unprotected(p_branch gnomon.branch) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -186,10 +201,8 @@ comment on function gnomon.expire_branch is 'Says when upkeep drops a branch; nu
 create function gnomon.protect_branch(p_name text, p_protected boolean default true) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  b gnomon.branch := gnomon.branch_named(p_name);
+  b gnomon.branch := gnomon.hold_branch(p_name, false); -- who is writing on it ends first
 begin
-  -- Who is writing on it ends first.
-  perform gnomon.lock_branch(b.id, false);
   update gnomon.branch x set protected = p_protected where x.id = b.id;
 end $$;
 comment on function gnomon.protect_branch is 'Protects a branch from being written, merged into, reset and dropped, or no longer does.';
@@ -197,11 +210,10 @@ comment on function gnomon.protect_branch is 'Protects a branch from being writt
 create function gnomon.drop_branch(p_name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  b gnomon.branch := gnomon.branch_named(p_name);
+  b gnomon.branch := gnomon.hold_branch(p_name, false);
   rows bigint;
 begin
   perform gnomon.check_unprotected(b);
-  perform gnomon.lock_branch(b.id, false);
   rows := gnomon.clear_overlays(b.id);
   delete from annals.pin p where p.owner = 'gnomon branch' and p.name = b.id::text;
   delete from gnomon.branch x where x.id = b.id;
@@ -230,12 +242,11 @@ comment on function gnomon.drop_expired_branches is 'Drops branches whose time h
 create function gnomon.reset_branch(p_name text, p_to text default null) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  b gnomon.branch := gnomon.branch_named(p_name);
+  b gnomon.branch := gnomon.hold_branch(p_name, false);
   p gnomon.place;
   rows bigint;
 begin
   perform gnomon.check_unprotected(b);
-  perform gnomon.lock_branch(b.id, false);
   rows := gnomon.clear_overlays(b.id);
   if p_to is not null then
     p := gnomon.place_of(p_to);

@@ -198,7 +198,9 @@ create function gnomon.copy_overlays(p_from int, p_to int, p_at gnomon.place def
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   o record;
+  parts text[] := '{}';
 begin
+  -- In one statement: all tables as they are at one moment.
   for o in
     select x.relation, x.tracked, string_agg(case when c.is_key then 'k' || c.n else format('c%s, b%1$s, f%1$s', c.n) end, ', ' order by c.n) as target,
       string_agg(case when c.is_key then 'o.k' || c.n else format('o.c%s, o.b%1$s, o.c%1$s', c.n) end, ', ' order by c.n) as list,
@@ -207,12 +209,15 @@ begin
     from gnomon.overlays() x cross join lateral gnomon.overlay_columns(x.tracked) c group by x.relation, x.tracked
   loop
     if p_at is null then
-      execute format('insert into %s (branch, alive, was, forked, %s) select $2, o.alive, o.was, o.alive, %s from %1$s o where o.branch = $1', o.relation, o.target, o.list) using p_from, p_to;
+      parts := parts || format('x%s as (insert into %s (branch, alive, was, forked, %s) select $2, o.alive, o.was, o.alive, %s from %2$s o where o.branch = $1)', o.tracked, o.relation, o.target, o.list);
     else
       -- What its first change since then replaced, if that was the branch's own.
-      execute format('insert into %s (branch, alive, was, forked, %s) select $2, coalesce(l.alive, o.alive), o.was, coalesce(l.alive, o.alive), %s from %1$s o left join lateral (select * from gnomon.l%s l where l.branch = $1 and %s and l.v > $3 and pg_visible_in_snapshot(l.xid, $4) is not true order by l.v limit 1) l on true where o.branch = $1 and l.own is not false',
-        o.relation, o.target, o.past, o.tracked, o.same) using p_from, p_to, p_at.bound, p_at.snapshot;
+      parts := parts || format('x%s as (insert into %s (branch, alive, was, forked, %s) select $2, coalesce(l.alive, o.alive), o.was, coalesce(l.alive, o.alive), %s from %2$s o left join lateral (select * from gnomon.l%1$s l where l.branch = $1 and %s and l.v > $3 and pg_visible_in_snapshot(l.xid, $4) is not true order by l.v limit 1) l on true where o.branch = $1 and l.own is not false)',
+        o.tracked, o.relation, o.target, o.past, o.same);
     end if;
   end loop;
+  if parts <> '{}' then
+    execute 'with ' || array_to_string(parts, ', ') || ' select' using p_from, p_to, p_at.bound, p_at.snapshot;
+  end if;
 end $$;
 comment on function gnomon.copy_overlays is 'Gives a new branch the changes of its parent, as they are or as they were at a place.';

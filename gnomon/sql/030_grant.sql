@@ -31,7 +31,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'begin_branch', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branch_past', 'branch_place', 'branches', 'is_lent', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'resume', 'use', 'versions', 'overlay_columns']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
+    'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'hold_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
   union all
   select 'gnomon', unnest(array[
     'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'write_branch_triggers']), 'owner'

@@ -1,0 +1,728 @@
+package gnomon_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"pgregory.net/rapid"
+
+	"github.com/annals-db/annals/gnomon"
+)
+
+// A model of branches: rows in memory, as text, with what statements, merges, undos and refreshes make of them.
+
+// A modelTable is what the model knows of a table. Its first columns are the key.
+type modelTable struct {
+	name    string // as in SQL
+	columns []string
+	key     int
+	unique  []int // columns that are unique, each by itself
+	refs    []modelRef
+}
+
+// A modelRef is a foreign key.
+type modelRef struct {
+	columns            []int
+	to                 string
+	onDelete, onUpdate string
+}
+
+// modelNull stands for NULL.
+const modelNull = "\x00"
+
+type (
+	modelRow   []string
+	modelState map[string]map[string]modelRow // by table and key
+)
+
+func modelKey(row modelRow, n int) string { return strings.Join(row[:n], "\x01") }
+
+func (s modelState) clone() modelState {
+	c := modelState{}
+	for table, rows := range s {
+		c[table] = maps.Clone(rows)
+	}
+	return c
+}
+
+// A modelChange replaces a row (old) by another, or adds or removes one.
+type modelChange struct {
+	table    string
+	old, new modelRow
+}
+
+// A modelError is a refusal with this SQLSTATE.
+type modelError string
+
+func (e modelError) Error() string { return string(e) }
+
+type modelSchema []*modelTable
+
+func (m modelSchema) table(name string) *modelTable {
+	return m[slices.IndexFunc(m, func(t *modelTable) bool { return t.name == name })]
+}
+
+// apply makes the changes of a statement, and what follows from them by foreign keys. The state is unusable after an error.
+func (m modelSchema) apply(s modelState, changes []modelChange) error {
+	if err := m.write(s, changes); err != nil {
+		return err
+	}
+	return m.check(s)
+}
+
+func (m modelSchema) write(s modelState, changes []modelChange) error {
+	for _, c := range changes {
+		if t := m.table(c.table); c.old != nil {
+			delete(s[c.table], modelKey(c.old, t.key))
+		}
+	}
+	for _, c := range changes {
+		if t := m.table(c.table); c.new != nil {
+			key := modelKey(c.new, t.key)
+			if _, taken := s[c.table][key]; taken {
+				return modelError("23505")
+			}
+			s[c.table][key] = c.new
+		}
+	}
+	for _, c := range changes {
+		t := m.table(c.table)
+		if c.old == nil || c.new != nil && modelKey(c.old, t.key) == modelKey(c.new, t.key) {
+			continue
+		}
+		for _, child := range m {
+			for _, ref := range child.refs {
+				if ref.to != c.table {
+					continue
+				}
+				action := ref.onDelete
+				if c.new != nil {
+					action = ref.onUpdate
+				}
+				var more []modelChange
+				for _, row := range s[child.name] {
+					if !ref.points(row, c.old) || action == "no action" {
+						continue
+					}
+					next := modelChange{table: child.name, old: row}
+					if action == "set null" || c.new != nil {
+						next.new = slices.Clone(row)
+						for i, column := range ref.columns {
+							next.new[column] = modelNull
+							if action == "cascade" {
+								next.new[column] = c.new[i]
+							}
+						}
+					}
+					more = append(more, next)
+				}
+				if err := m.write(s, more); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r modelRef) points(row, to modelRow) bool {
+	for i, column := range r.columns {
+		if row[column] != to[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// check tells whether the keys of a state hold.
+func (m modelSchema) check(s modelState) error {
+	for _, t := range m {
+		for _, column := range t.unique {
+			seen := map[string]bool{}
+			for _, row := range s[t.name] {
+				if row[column] != modelNull && seen[row[column]] {
+					return modelError("23505")
+				}
+				seen[row[column]] = true
+			}
+		}
+		for _, ref := range t.refs {
+			for _, row := range s[t.name] {
+				var to []string
+				for _, column := range ref.columns {
+					to = append(to, row[column])
+				}
+				if _, there := s[ref.to][strings.Join(to, "\x01")]; !there && !slices.Contains(to, modelNull) {
+					return modelError("23503")
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// A decision is what a three-way merge makes of a row.
+type decision struct {
+	row      modelRow // as it shall be; nil: not there
+	conflict bool
+}
+
+// decide merges a row: base is what ours was, theirs what stands where it goes to. rules names the strategy of a column.
+func decide(base, ours, theirs modelRow, rules func(column int) string) (d decision) {
+	switch {
+	case slices.Equal(ours, base) && (ours == nil) == (base == nil), slices.Equal(ours, theirs) && (ours == nil) == (theirs == nil):
+		return decision{row: theirs}
+	case slices.Equal(theirs, base) && (theirs == nil) == (base == nil):
+		return decision{row: ours}
+	case ours == nil || theirs == nil:
+		return decision{row: theirs, conflict: true}
+	}
+	d.row = slices.Clone(theirs)
+	for i := range ours {
+		if base != nil && ours[i] == base[i] || ours[i] == theirs[i] {
+			continue
+		}
+		if base != nil && theirs[i] == base[i] {
+			d.row[i] = ours[i]
+			continue
+		}
+		switch rules(i) {
+		case "ours":
+			d.row[i] = ours[i]
+		case "theirs":
+		default:
+			d.conflict = true
+		}
+	}
+	return d
+}
+
+// A modelBranch is a branch as the model has it.
+type modelBranch struct {
+	name   string
+	logged bool
+	parent *modelBranch
+	state  modelState
+	was    modelState // what a merge into main compares with
+	fork   modelState // what a merge into the parent compares with
+}
+
+// A modelMerge is one that was done.
+type modelMerge struct {
+	id            int64
+	before, after modelState // of main
+}
+
+func failRule(int) string { return "fail" }
+
+// merge three-way merges the rows that from has otherwise than base into a state of to. It returns that, and for which keys it decided.
+func (m modelSchema) merge(base, from, to modelState, rules func(table string) func(int) string) (result modelState, touched map[string][]string, conflicts int, err error) {
+	var changes []modelChange
+	touched = map[string][]string{}
+	for _, t := range m {
+		keys := maps.Clone(from[t.name])
+		maps.Copy(keys, base[t.name])
+		for key := range keys {
+			b, ours, theirs := base[t.name][key], from[t.name][key], to[t.name][key]
+			if slices.Equal(b, ours) && (b == nil) == (ours == nil) {
+				continue
+			}
+			touched[t.name] = append(touched[t.name], key)
+			d := decide(b, ours, theirs, rules(t.name))
+			if d.conflict {
+				conflicts++
+			}
+			if !slices.Equal(d.row, theirs) || (d.row == nil) != (theirs == nil) {
+				changes = append(changes, modelChange{table: t.name, old: theirs, new: d.row})
+			}
+		}
+	}
+	result = to.clone()
+	return result, touched, conflicts, m.apply(result, changes)
+}
+
+// branchProgram is a random program on main and branches.
+type branchProgram struct {
+	t        *testing.T
+	r        *rapid.T
+	g        *gnomon.Gnomon
+	conn     *pgx.Conn
+	schema   modelSchema
+	main     modelState
+	branches []*modelBranch
+	merges   []*modelMerge
+	places   []modelPlace
+	names    int
+	writable bool
+	trace    []string
+}
+
+// A modelPlace is main at a coordinate.
+type modelPlace struct {
+	ref   string
+	state modelState
+}
+
+func (p *branchProgram) fatal(format string, args ...any) {
+	p.t.Helper()
+	p.r.Fatalf("%s\n\nprogram:\n%s;", fmt.Sprintf(format, args...), strings.Join(p.trace, ";\n"))
+}
+
+func (p *branchProgram) ok(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.fatal("%v", err)
+	}
+}
+
+// exec executes SQL on a branch, or on main (nil), and returns the SQLSTATE of what was refused.
+func (p *branchProgram) exec(b *modelBranch, sql string) (state string) {
+	p.t.Helper()
+	if b != nil {
+		sql = fmt.Sprintf("select gnomon.use(%s, true); %s", literal(b.name), sql)
+	}
+	sql = "begin; " + sql + "; commit"
+	p.trace = append(p.trace, sql)
+	if _, err := p.conn.Exec(p.t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		state = sqlState(err)
+		p.trace[len(p.trace)-1] += " /* " + state + ": " + err.Error() + " */"
+		_, err := p.conn.Exec(p.t.Context(), "rollback")
+		p.ok(err)
+	}
+	return state
+}
+
+// rowsSQL lists all rows of all tables, as texts.
+func (m modelSchema) rowsSQL() string {
+	var arms []string
+	for _, t := range m {
+		var columns []string
+		for _, c := range t.columns {
+			columns = append(columns, c+"::text")
+		}
+		arms = append(arms, fmt.Sprintf("select '%s' as of, array[%s] as row from %s", strings.ReplaceAll(t.name, "'", "''"), strings.Join(columns, ", "), t.name))
+	}
+	return strings.Join(arms, " union all ")
+}
+
+// read returns what a branch, or main, shows.
+func (p *branchProgram) read(b *modelBranch) (s modelState) {
+	p.t.Helper()
+	ctx := p.t.Context()
+	tx, err := p.conn.Begin(ctx)
+	p.ok(err)
+	defer tx.Rollback(ctx)
+	if b != nil {
+		_, err := tx.Exec(ctx, "select gnomon.use($1, true)", b.name)
+		p.ok(err)
+	}
+	rows, err := tx.Query(ctx, p.schema.rowsSQL(), pgx.QueryExecModeExec)
+	p.ok(err)
+	s = p.schema.empty()
+	for rows.Next() {
+		var table string
+		var row []*string
+		p.ok(rows.Scan(&table, &row))
+		values := modelRow{}
+		for _, v := range row {
+			if v == nil {
+				values = append(values, modelNull)
+			} else {
+				values = append(values, *v)
+			}
+		}
+		key := modelKey(values, p.schema.table(table).key)
+		if _, twice := s[table][key]; twice {
+			p.fatal("%s shows key %q of %s twice", p.nameOf(b), key, table)
+		}
+		s[table][key] = values
+	}
+	p.ok(rows.Err())
+	return s
+}
+
+func (m modelSchema) empty() modelState {
+	s := modelState{}
+	for _, t := range m {
+		s[t.name] = map[string]modelRow{}
+	}
+	return s
+}
+
+func (p *branchProgram) nameOf(b *modelBranch) string {
+	if b == nil {
+		return "main"
+	}
+	return b.name
+}
+
+func (p *branchProgram) stateOf(b *modelBranch) modelState {
+	if b == nil {
+		return p.main
+	}
+	return b.state
+}
+
+// compare fails the program unless a branch, or main, shows what the model has.
+func (p *branchProgram) compare(b *modelBranch) {
+	p.t.Helper()
+	got, want := p.read(b), p.stateOf(b)
+	if diff := p.schema.differences(got, want); diff != "" {
+		p.fatal("%s is not as the model has it:\n%s", p.nameOf(b), diff)
+	}
+}
+
+// differences lists rows that are not the same.
+func (m modelSchema) differences(got, want modelState) string {
+	var list []string
+	for _, t := range m {
+		keys := maps.Clone(got[t.name])
+		maps.Copy(keys, want[t.name])
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if g, w := got[t.name][key], want[t.name][key]; !slices.Equal(g, w) || (g == nil) != (w == nil) {
+				list = append(list, fmt.Sprintf("%s %q: %q, want %q", t.name, key, g, w))
+			}
+		}
+	}
+	return strings.Join(list, "\n")
+}
+
+// A modelStatement is SQL, and the changes that it makes of a state.
+type modelStatement struct {
+	sql     string
+	changes func(s modelState) ([]modelChange, error)
+}
+
+func literal(v string) string {
+	if v == modelNull {
+		return "null"
+	}
+	return "'" + strings.ReplaceAll(v, "'", "''") + "'"
+}
+
+func literals(values []string) string {
+	var list []string
+	for _, v := range values {
+		list = append(list, literal(v))
+	}
+	return strings.Join(list, ", ")
+}
+
+// Values of columns, by their names; the first letter of a column says which.
+var modelValues = map[byte][]string{
+	'i': {"1", "2", "3", "4", "5"},
+	'k': {"a", "b", "B", "it's", ""},
+	'u': {modelNull, "one", "two", "three", "ÄÖ", "six"},
+	'n': {"0", "1", "2", "10"},
+	'd': {modelNull, "1", "1.0", "1.00", "-2.5"},
+	'w': {modelNull, "", "w", "v", "o'", `"q"`},
+	'j': {modelNull, "{}", `{"a": 1}`, `{"a": 2, "b": [1]}`, "null", "[]"},
+	'p': {modelNull, "1", "2", "3"},
+	'q': {modelNull, "a", "b", "B"},
+}
+
+func columnValues(column string) []string { return modelValues[strings.Trim(column, `"`)[0]] }
+
+// branchSchema draws tables: a composite key with a unique column, children of it, and a table that refers to itself.
+func branchSchema(r *rapid.T) (modelSchema, string) {
+	onDelete := rapid.SampledFrom([]string{"cascade", "set null", "no action"}).Draw(r, "on delete")
+	onUpdate := rapid.SampledFrom([]string{"cascade", "set null", "no action"}).Draw(r, "on update")
+	up := rapid.SampledFrom([]string{"cascade", "set null", "no action"}).Draw(r, "on delete of items")
+	schema := modelSchema{
+		{name: "region", columns: []string{"i", "k", "u", "n"}, key: 2, unique: []int{2}},
+		{name: `"ta""ble"`, columns: []string{"k", `"w"`, `"p"`, `"q"`, "d"}, key: 1, refs: []modelRef{{[]int{2, 3}, "region", onDelete, onUpdate}}},
+		{name: "item", columns: []string{"i", "n", "w2", "j", "p"}, key: 1, refs: []modelRef{{[]int{4}, "item", up, "no action"}}},
+	}
+	return schema, fmt.Sprintf(`create table region (i int, k text collate "C", u text unique, n int not null, primary key (k, i));
+		create table "ta""ble" (k text collate "C" primary key, "w" text, "p" int, "q" text collate "C", d numeric, foreign key ("p", "q") references region (i, k) on delete %s on update %s);
+		create index on "ta""ble" ("p", "q");
+		create table item (n int not null, i int primary key, j jsonb, w2 text, p int references item on delete %s)`, onDelete, onUpdate, up)
+}
+
+// row draws one.
+func (p *branchProgram) row(t *modelTable) (row modelRow) {
+	for _, c := range t.columns {
+		row = append(row, rapid.SampledFrom(columnValues(c)).Draw(p.r, c))
+	}
+	return row
+}
+
+// where says which row it is.
+func (t *modelTable) where(row modelRow) string {
+	var list []string
+	for i := range t.key {
+		list = append(list, fmt.Sprintf("%s = %s", t.columns[i], literal(row[i])))
+	}
+	return strings.Join(list, " and ")
+}
+
+// some draws a row whose key is one that there is, if that can be.
+func (p *branchProgram) some(t *modelTable, s modelState) modelRow {
+	row := p.row(t)
+	if keys := slices.Sorted(maps.Keys(s[t.name])); len(keys) > 0 && rapid.IntRange(0, 9).Draw(p.r, "there") > 0 {
+		copy(row, s[t.name][rapid.SampledFrom(keys).Draw(p.r, "key")][:t.key])
+	}
+	return row
+}
+
+// statement draws one.
+func (p *branchProgram) statement(s modelState) modelStatement {
+	t := rapid.SampledFrom(p.schema).Draw(p.r, "table")
+	row := p.row(t)
+	column := rapid.IntRange(t.key, len(t.columns)-1).Draw(p.r, "column")
+	if rapid.IntRange(0, 9).Draw(p.r, "there") > 0 {
+		row = p.some(t, s)
+	}
+	found := func(s modelState) modelRow { return s[t.name][modelKey(row, t.key)] }
+	one := func(change func(old modelRow) modelRow) func(modelState) ([]modelChange, error) {
+		return func(s modelState) ([]modelChange, error) {
+			old := found(s)
+			if old == nil {
+				return nil, nil
+			}
+			return []modelChange{{t.name, old, change(old)}}, nil
+		}
+	}
+	insert := fmt.Sprintf("insert into %s (%s) values (%s)", t.name, strings.Join(t.columns, ", "), literals(row))
+	switch rapid.SampledFrom([]string{"insert", "insert", "update", "update", "update", "update all", "key", "delete", "again", "move", "delete some"}).Draw(p.r, "statement") {
+	case "insert":
+		row = p.row(t)
+		return modelStatement{fmt.Sprintf("insert into %s (%s) values (%s)", t.name, strings.Join(t.columns, ", "), literals(row)),
+			func(modelState) ([]modelChange, error) { return []modelChange{{t.name, nil, row}}, nil }}
+	case "update":
+		return modelStatement{fmt.Sprintf("update %s set %s = %s where %s", t.name, t.columns[column], literal(row[column]), t.where(row)),
+			one(func(old modelRow) modelRow {
+				next := slices.Clone(old)
+				next[column] = row[column]
+				return next
+			})}
+	case "update all": // of a column that is neither unique nor refers to anything
+		column = slices.IndexFunc(t.columns, func(c string) bool { return strings.ContainsAny(c[:1], "n") || c == `"w"` })
+		return modelStatement{fmt.Sprintf("update %s as \"new\" set %s = %s where %s >= %s", t.name, t.columns[column], literal(row[column]), t.columns[0], literal(row[0])),
+			func(s modelState) (list []modelChange, err error) {
+				for _, old := range s[t.name] {
+					if old[0] >= row[0] {
+						next := slices.Clone(old)
+						next[column] = row[column]
+						list = append(list, modelChange{t.name, old, next})
+					}
+				}
+				return list, nil
+			}}
+	case "key":
+		to := p.row(t)
+		var set []string
+		for i := range t.key {
+			set = append(set, fmt.Sprintf("%s = %s", t.columns[i], literal(to[i])))
+		}
+		return modelStatement{fmt.Sprintf("update %s set %s where %s", t.name, strings.Join(set, ", "), t.where(row)),
+			one(func(old modelRow) modelRow { return append(slices.Clone(to[:t.key]), old[t.key:]...) })}
+	case "delete":
+		return modelStatement{fmt.Sprintf("delete from %s where %s", t.name, t.where(row)), one(func(modelRow) modelRow { return nil })}
+	case "delete some":
+		return modelStatement{fmt.Sprintf("delete from %s where %s is not distinct from %s", t.name, t.columns[column], literal(row[column])+map[bool]string{true: "::jsonb"}[t.columns[column] == "j"]),
+			func(s modelState) (list []modelChange, err error) {
+				for _, old := range s[t.name] {
+					same := old[column] == row[column]
+					if t.columns[column] == "d" && row[column] != modelNull && old[column] != modelNull { // equal, but written otherwise
+						same = strings.TrimRight(old[column], ".0") == strings.TrimRight(row[column], ".0")
+					}
+					if same {
+						list = append(list, modelChange{t.name, old, nil})
+					}
+				}
+				return list, nil
+			}}
+	case "again": // a row goes and comes back
+		return modelStatement{fmt.Sprintf("delete from %s where %s; %s", t.name, t.where(row), insert), nil}.then(p.schema,
+			one(func(modelRow) modelRow { return nil }), func(modelState) ([]modelChange, error) { return []modelChange{{t.name, nil, row}}, nil })
+	default: // a row takes another's key
+		other := p.some(t, s)
+		var set []string
+		for i := range t.key {
+			set = append(set, fmt.Sprintf("%s = %s", t.columns[i], literal(row[i])))
+		}
+		return modelStatement{fmt.Sprintf("delete from %s where %s; update %s set %s where %s", t.name, t.where(row), t.name, strings.Join(set, ", "), t.where(other)), nil}.then(p.schema,
+			one(func(modelRow) modelRow { return nil }), func(s modelState) ([]modelChange, error) {
+				old := s[t.name][modelKey(other, t.key)]
+				if old == nil {
+					return nil, nil
+				}
+				return []modelChange{{t.name, old, append(slices.Clone(row[:t.key]), old[t.key:]...)}}, nil
+			})
+	}
+}
+
+// then makes a statement of two, the changes of which are applied one after the other.
+func (s modelStatement) then(m modelSchema, first, second func(modelState) ([]modelChange, error)) modelStatement {
+	s.changes = func(state modelState) ([]modelChange, error) {
+		list, err := first(state)
+		if err == nil {
+			err = m.apply(state, list)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return second(state)
+	}
+	return s
+}
+
+// write executes a statement on a branch, or on main, and in the model.
+func (p *branchProgram) write(b *modelBranch) {
+	p.t.Helper()
+	st := p.statement(p.stateOf(b))
+	sql := st.sql
+	lost := rapid.IntRange(0, 9).Draw(p.r, "savepoint") == 0
+	if lost {
+		sql = "savepoint s; " + sql + "; rollback to s"
+	}
+	next := p.stateOf(b).clone()
+	changes, err := st.changes(next)
+	if err == nil {
+		err = p.schema.apply(next, changes)
+	}
+	state := p.exec(b, sql)
+	if (err == nil) != (state == "") || err != nil && !strings.HasPrefix(state, "23") {
+		p.fatal("%s: %q, the model says %v", sql, state, err)
+	}
+	if err != nil || lost {
+		return
+	}
+	if b == nil {
+		p.main = next
+	} else {
+		b.state = next
+	}
+}
+
+// create makes a branch: of main now or earlier, or of another branch.
+func (p *branchProgram) create() {
+	p.names++
+	b := &modelBranch{name: fmt.Sprintf("branch %d", p.names), logged: rapid.Bool().Draw(p.r, "logged")}
+	from := "now"
+	switch n := rapid.IntRange(0, 5).Draw(p.r, "from"); {
+	case n < 2 && len(p.branches) > 0:
+		b.parent = rapid.SampledFrom(p.branches).Draw(p.r, "parent")
+		from = "branch:" + b.parent.name
+		b.state, b.was, b.fork = b.parent.state.clone(), b.parent.was.clone(), b.parent.state.clone()
+	case n == 3 && len(p.places) > 0:
+		place := rapid.SampledFrom(p.places).Draw(p.r, "place")
+		from = place.ref
+		b.state, b.was = place.state.clone(), place.state.clone()
+	default:
+		b.state, b.was = p.main.clone(), p.main.clone()
+	}
+	if state := p.exec(nil, fmt.Sprintf("select gnomon.create_branch(%s, %s, %t)", literal(b.name), literal(from), b.logged)); state != "" {
+		p.fatal("create")
+	}
+	p.branches = append(p.branches, b)
+}
+
+func (p *branchProgram) drop(b *modelBranch) {
+	if state := p.exec(nil, fmt.Sprintf("select gnomon.drop_branch(%s)", literal(b.name))); state != "" {
+		p.fatal("drop")
+	}
+	p.branches = slices.DeleteFunc(p.branches, func(x *modelBranch) bool { return x == b })
+	for _, x := range p.branches {
+		if x.parent == b {
+			x.parent = nil
+		}
+	}
+}
+
+// step does something.
+func (p *branchProgram) step() {
+	pick := func() *modelBranch { return rapid.SampledFrom(p.branches).Draw(p.r, "branch") }
+	do := rapid.SampledFrom([]string{"main", "main", "branch", "branch", "branch", "branch", "branch", "create", "create", "drop", "reset", "rename", "remember", "rotate"}).Draw(p.r, "do")
+	switch {
+	case do == "main":
+		p.write(nil)
+		p.compare(nil)
+	case do == "remember":
+		var ref string
+		p.ok(p.conn.QueryRow(p.t.Context(), "select gnomon.now()").Scan(&ref))
+		p.places = append(p.places, modelPlace{ref, p.main.clone()})
+		p.trace = append(p.trace, "-- "+ref)
+	case do == "rotate":
+		if state := p.exec(nil, fmt.Sprintf("select annals.rotate(%d, 0)", rapid.IntRange(1, 3).Draw(p.r, "history"))); state != "" {
+			p.fatal("rotate")
+		}
+		_, err := p.conn.Exec(p.t.Context(), "select annals.seal_segments()")
+		p.ok(err)
+	case do == "create" && len(p.branches) < 4:
+		p.create()
+		p.compare(p.branches[len(p.branches)-1])
+	case len(p.branches) == 0:
+	case do == "branch" && p.writable:
+		b := pick()
+		p.write(b)
+		p.compare(b)
+	case do == "drop":
+		p.drop(pick())
+	case do == "reset":
+		p.reset(pick())
+	case do == "rename":
+		b := pick()
+		p.names++
+		to := fmt.Sprintf("branch %d'", p.names)
+		if state := p.exec(nil, fmt.Sprintf("select gnomon.rename_branch(%s, %s)", literal(b.name), literal(to))); state != "" {
+			p.fatal("rename")
+		}
+		b.name = to
+	}
+}
+
+// reset takes back what was done on a branch, or moves it elsewhere.
+func (p *branchProgram) reset(b *modelBranch) {
+}
+
+// TestBranchesAreAsTheModel runs random programs on main and on branches, and compares all that they show with a model.
+func TestBranchesAreAsTheModel(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	long := time.Now().Add(20 * time.Second)
+	few(t, 1000, func(r *rapid.T) {
+		if time.Now().After(long) && flag.Lookup("rapid.checks").Value.String() == usualChecks {
+			return
+		}
+		p := &branchProgram{t: t, r: r, g: g}
+		p.run(pool)
+	})
+}
+
+func (p *branchProgram) run(pool *pgxpool.Pool) {
+	ctx := p.t.Context()
+	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
+	p.ok(err)
+	defer conn.Close(context.WithoutCancel(ctx))
+	p.conn = conn
+	var setup string
+	p.schema, setup = branchSchema(p.r)
+	if state := p.exec(nil, "select gnomon.drop_branch(name) from gnomon.branch; drop schema public cascade; create schema public; "+setup); state != "" {
+		p.fatal("setup")
+	}
+	p.main = p.schema.empty()
+	for range rapid.IntRange(0, 8).Draw(p.r, "rows") {
+		p.write(nil)
+	}
+	for _, t := range p.schema {
+		p.ok(gnomon.New(conn).Track(ctx, t.name))
+	}
+	p.ok(conn.QueryRow(ctx, "select exists (select from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'gnomon_branch_public'::regnamespace)").Scan(&p.writable))
+	for range rapid.IntRange(5, 30).Draw(p.r, "steps") {
+		p.step()
+	}
+	p.compare(nil)
+	for _, b := range p.branches {
+		p.compare(b)
+	}
+}
