@@ -717,7 +717,7 @@ func (p *branchProgram) run(pool *pgxpool.Pool) {
 	for _, t := range p.schema {
 		p.ok(gnomon.New(conn).Track(ctx, t.name))
 	}
-	p.ok(conn.QueryRow(ctx, "select exists (select from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'gnomon_branch_public'::regnamespace)").Scan(&p.writable))
+	p.ok(conn.QueryRow(ctx, "select exists (select from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace where n.nspname ~ '^gnomon_branch_')").Scan(&p.writable))
 	for range rapid.IntRange(5, 30).Draw(p.r, "steps") {
 		p.step()
 	}
