@@ -43,6 +43,18 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
   union all
   select 'gnomon', unnest(array['copy_reads']), 'owner'
   union all
+  select 'gnomon', unnest(array[
+    'approvals', 'change_requests', 'check_merge', 'merge_policies', 'policy_refusals', 'reviews', 'unmet_query', 'unknown_policy', 'written', 'written_keys']), 'viewer'
+  union all
+  select 'gnomon', unnest(array[
+    'open_request', 'request_of', 'request_to_change', 'review_request', 'withdraw_request']), 'operator'
+  union all
+  select 'gnomon', unnest(array[
+    'check_policy_options', 'drop_merge_policy', 'set_merge_policy']), 'admin'
+  union all
+  select 'gnomon', unnest(array[
+    'branch_counts', 'branch_state', 'branch_writers', 'request_standing', 'standing_reviews']), 'owner'
+  union all
   select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
 comment on column gnomon.access.schema is 'Schema of the function: gnomon or annals.';
