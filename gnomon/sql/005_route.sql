@@ -207,7 +207,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.kept_value is 'SQL for the value of a column that an entry u lacks: because it did not change, or because the column was gone.';
 
-create function gnomon.view_query(p_route int, p_tracked int, p_shape int, p_numbers int[], p_base text, p_checkpoint int, p_guarded boolean, p_branch boolean default false) returns text
+create function gnomon.view_query(p_route int, p_tracked int, p_shape int, p_numbers int[], p_base text, p_checkpoint int, p_guarded boolean, p_branch boolean default false, p_inner boolean default false) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   t annals.tracked;
@@ -242,7 +242,10 @@ begin
     earlier := 'case when h.xid = u.xid then (h.start, case h.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, h.v) < (u.start, case u.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end, u.v) else h.v < u.v end';
   end if;
   if p_branch then
-    if p_guarded then
+    if p_inner then
+      here := '$1';
+      unseen := '%1$s.v > $2 and pg_visible_in_snapshot(%1$s.xid, $3) is not true';
+    elsif p_guarded then
       -- For those who may read nothing but branches: a setting could be changed within the query.
       unseen := '%1$s.v > (select x.bound from gnomon.here x) and pg_visible_in_snapshot(%1$s.xid, (select x.snapshot from gnomon.here x)) is not true';
     end if;
@@ -268,18 +271,21 @@ begin
       p_tracked, p_route, t.relation::oid, case when p_guarded then format(' or gnomon.is_lent(%s)', p_tracked) else '' end,
       case when p_guarded then 'exists (select from gnomon.usable)' else format('exists (select from gnomon.branch b where b.id = %s and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' b'', b.id, ''.'', b.base, '' '')) > 0)', here) end);
   end if;
+  if p_inner then
+    gate := 'true';
+  end if;
   for col in select x.* from gnomon.past_columns(p_tracked, p_shape) x loop
     -- A checkpoint holds what its table had.
     col.source := case when p_checkpoint is not null then format('t.c%s', col.n) else col.source end;
     whens := concat(case when col.source is null and p_base is not null then ' when u.v = 9223372036854775807 then ' || gnomon.gone_value(p_tracked, col) end,
       case when col.n = any (lacks) then format(' when u.lacks%s then %s', col.n, gnomon.kept_value(p_tracked, p_shape, col, arms, case when col.source is not null then p_base end, case when k.id is not null then format(' and pg_visible_in_snapshot(h.xid, %L) is not false', k.snapshot) else '' end, nests, lacks)) end);
-    columns := concat_ws(', ', columns, format('%s as %I', case when whens = '' then format('u.c%s', col.n) else format('case%s else u.c%s end', whens, col.n) end, col.name));
+    columns := concat_ws(', ', columns, format('%s as %I', case when whens = '' then format('u.c%s', col.n) else format('case%s else u.c%s end', whens, col.n) end, case when p_inner then format('c%s', col.n) else col.name end));
   end loop;
   return format(E'select %s from (\n    %s) u\n  where %s\n    and u.op not in (''i'', ''n'', ''m'') and %s\n    and not exists (select from (\n    %s) h where %s and %s and %s)%s%s',
     columns, concat_ws(E'\n    union all ', case when p_base is not null then base end, entries), gate, format(seen || unseen, 'u', 'w'), arms, gnomon.key_equals(p_tracked, 'h', 'u'), earlier, format(seen || unseen, 'h', 'v'), own,
     case when p_guarded and not p_branch then (select format(E'\n    and case when u.v = 9223372036854775807 then true else annals.h%s_visible(%s) end', p_tracked, string_agg(format('u.c%s', n), ', ' order by i)) from unnest(annals.policy_columns(p_tracked)) with ordinality x (n, i)) else '' end);
 end $$;
-comment on function gnomon.view_query is 'SQL for the rows of a table at the place that is set: from today''s rows or those of a checkpoint (p_base), and the entries of segments.';
+comment on function gnomon.view_query is 'SQL for the rows of a table at the place that is set: from today''s rows or those of a checkpoint (p_base), and the entries of segments. With p_inner it checks nothing, has columns c<n>, and takes number, bound and snapshot of a branch as $1, $2 and $3.';
 
 create function gnomon.drop_view(p_schema name, p_name name) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -327,7 +333,7 @@ begin
   for c in select x.relname from pg_class x where x.relnamespace = 'gnomon'::regnamespace and x.relname ~ format('^h%s_[0-9]+_entries$', p_tracked) loop
     perform gnomon.drop_route('gnomon', c.relname);
   end loop;
-  for f in select p.oid from pg_proc p where p.pronamespace = 'gnomon'::regnamespace and p.proname ~ format('^h%s_[0-9]+_[0-9]+_today$', p_tracked)
+  for f in select p.oid from pg_proc p where p.pronamespace = 'gnomon'::regnamespace and p.proname ~ format('^h%s_([0-9]+_[0-9]+_today|rows|put)$', p_tracked)
              and not exists (select from pg_depend d where d.refclassid = 'pg_proc'::regclass and d.refobjid = p.oid and d.deptype = 'n') loop
     execute format('drop function %s', f);
   end loop;
@@ -485,6 +491,7 @@ begin
       end if;
       perform gnomon.write_entries(p_tracked, s.number, coalesce(recent, numbers));
       if gnomon.make_overlay(p_tracked) then
+        perform gnomon.write_branch_rows(p_tracked, s.number, numbers, base);
         perform gnomon.write_route(p_tracked, 'branch', s.number, numbers, base, null, false);
       end if;
     end if;

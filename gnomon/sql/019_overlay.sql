@@ -118,9 +118,9 @@ begin
   for x in
     select coalesce(w.name, h.relname) as name, w.definition, h.oid from (
       select format('o%s_u%s', p_tracked, i.indexrelid) as name,
-        format('create unique index o%s_u%s on %s (branch, %s)%s where alive', p_tracked, i.indexrelid, overlay, string_agg(case when c.is_key then 'k' else 'c' end || c.n, ', ' order by u.i), case when (to_jsonb(i)->>'indnullsnotdistinct')::boolean then ' nulls not distinct' else '' end) as definition
-      from pg_index i cross join unnest(i.indkey::int2[]) with ordinality u (attnum, i) left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = u.attnum left join gnomon.overlay_columns(p_tracked) c on c.name = a.attname
-      where i.indrelid = t.relation and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null and i.indexrelid <> annals.key_index(t.relation) and u.i <= i.indnkeyatts
+        format('create unique index o%s_u%s on %s (branch, %s)%s where alive', p_tracked, i.indexrelid, overlay, string_agg(case when c.is_key then 'k' else 'c' end || c.n, ', ' order by u.position), case when (to_jsonb(i)->>'indnullsnotdistinct')::boolean then ' nulls not distinct' else '' end) as definition
+      from pg_index i cross join unnest(i.indkey::int2[]) with ordinality u (attnum, position) left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = u.attnum left join gnomon.overlay_columns(p_tracked) c on c.name = a.attname
+      where i.indrelid = t.relation and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null and i.indexrelid <> annals.key_index(t.relation) and u.position <= i.indnkeyatts
       group by i.indexrelid, to_jsonb(i)->>'indnullsnotdistinct' having bool_and(c.n is not null)) w
     full join (select k.oid, k.relname from pg_index i join pg_class k on k.oid = i.indexrelid where i.indrelid = overlay::regclass and k.relname like format('o%s\_u%%', p_tracked)) h on h.relname = w.name
     where w.name is null or h.relname is null

@@ -34,7 +34,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'hold_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
   union all
   select 'gnomon', unnest(array[
-    'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'write_branch_triggers']), 'owner'
+    'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'branch_columns', 'branch_uniques', 'equals', 'plain_equality', 'refuse_collision', 'refuse_duplicate', 'refuse_generated', 'refuse_lost', 'refuse_null', 'write_branch_rows', 'write_branch_triggers', 'write_put']), 'owner'
   union all
   select 'gnomon', unnest(array[
     'check_stale', 'marks_of', 'note_read', 'noted_history', 'own_merges', 'range_columns', 'range_names', 'reads', 'stale_query', 'stale_reads']), 'viewer'
