@@ -246,8 +246,9 @@ begin
       here := '$1';
       unseen := '%1$s.v > $2 and pg_visible_in_snapshot(%1$s.xid, $3) is not true';
     elsif p_guarded then
-      -- For those who may read nothing but branches: a setting could be changed within the query.
-      unseen := '%1$s.v > (select x.bound from gnomon.here x) and pg_visible_in_snapshot(%1$s.xid, (select x.snapshot from gnomon.here x)) is not true';
+      -- For those who may read nothing but branches: a setting could be changed within the query, so it is looked at once.
+      here := '(select x.id from usable x)';
+      unseen := '%1$s.v > (select x.bound from usable x) and pg_visible_in_snapshot(%1$s.xid, (select x.snapshot from usable x)) is not true';
     end if;
     earlier := replace(earlier, 'h.v < u.v', 'h.v < u.w');
     entries := gnomon.entry_arms(p_tracked, p_numbers, p_shape, nests, ', h.v as w, ' || here || ' as br');
@@ -267,9 +268,10 @@ begin
     -- Where nothing follows changes of the table by itself, they are noticed here.
     case when not annals.follows_ddl() and t.ended_v is null then format(' and gnomon.table_stamp(%s) = %L', p_tracked, gnomon.table_stamp(p_tracked)) else '' end);
   if p_branch then
-    gate := format('(select case when %5$s and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', (select x.version from annals.tracked x where x.id = %1$s), '' '')) > 0 and (has_table_privilege(%3$s::oid, ''select'')%4$s) and not row_security_active(%3$s::oid) then true else gnomon.refuse_branch(%1$s) end)',
-      p_tracked, p_route, t.relation::oid, case when p_guarded then format(' or gnomon.is_lent(%s)', p_tracked) else '' end,
-      case when p_guarded then 'exists (select from gnomon.usable)' else format('exists (select from gnomon.branch b where b.id = %s and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' b'', b.id, ''.'', b.base, '' '')) > 0)', here) end);
+    gate := format('(select case when %5$s and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' %2$s:'', (select x.version from annals.tracked x where x.id = %1$s), '' '')) > 0 and (has_table_privilege(%3$s::oid, ''select'')%4$s) and not row_security_active(%3$s::oid) then true else gnomon.%6$s(%1$s) end)',
+      p_tracked, p_route, t.relation::oid, case when p_guarded then format(' or exists (select from gnomon.lent x where x.tracked = %s)', p_tracked) else '' end,
+      case when p_guarded then 'exists (select from usable)' else format('exists (select from gnomon.branch b where b.id = %s and strpos(coalesce(current_setting(''gnomon.checked'', true), ''''), concat('' b'', b.id, ''.'', b.base, '' '')) > 0)', here) end,
+      case when p_guarded then 'refuse_loan' else 'refuse_branch' end);
   end if;
   if p_inner then
     gate := 'true';
@@ -281,7 +283,7 @@ begin
       case when col.n = any (lacks) then format(' when u.lacks%s then %s', col.n, gnomon.kept_value(p_tracked, p_shape, col, arms, case when col.source is not null then p_base end, case when k.id is not null then format(' and pg_visible_in_snapshot(h.xid, %L) is not false', k.snapshot) else '' end, nests, lacks)) end);
     columns := concat_ws(', ', columns, format('%s as %I', case when whens = '' then format('u.c%s', col.n) else format('case%s else u.c%s end', whens, col.n) end, case when p_inner then format('c%s', col.n) else col.name end));
   end loop;
-  return format(E'select %s from (\n    %s) u\n  where %s\n    and u.op not in (''i'', ''n'', ''m'') and %s\n    and not exists (select from (\n    %s) h where %s and %s and %s)%s%s',
+  return case when p_branch and p_guarded and not p_inner then E'with usable as materialized (select * from gnomon.usable)\n  ' else '' end || format(E'select %s from (\n    %s) u\n  where %s\n    and u.op not in (''i'', ''n'', ''m'') and %s\n    and not exists (select from (\n    %s) h where %s and %s and %s)%s%s',
     columns, concat_ws(E'\n    union all ', case when p_base is not null then base end, entries), gate, format(seen || unseen, 'u', 'w'), arms, gnomon.key_equals(p_tracked, 'h', 'u'), earlier, format(seen || unseen, 'h', 'v'), own,
     case when p_guarded and not p_branch then (select format(E'\n    and case when u.v = 9223372036854775807 then true else annals.h%s_visible(%s) end', p_tracked, string_agg(format('u.c%s', n), ', ' order by i)) from unnest(annals.policy_columns(p_tracked)) with ordinality x (n, i)) else '' end);
 end $$;
@@ -368,7 +370,7 @@ create function gnomon.follow_rights(p_tracked int default null) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select gnomon.mirror_rights(t.relation, v.view)
   from annals.tracked t
-  cross join lateral (select format('%I.%I', r.schema_name, r.view_name) as view from gnomon.route r where r.tracked = t.id
+  cross join lateral (select format('%I.%I', r.schema_name, r.view_name) as view from gnomon.route r where r.tracked = t.id and (r.kind <> 'branch' or not r.guarded)
                       union all select x.oid::regclass::text from gnomon.history h join pg_class x on x.relnamespace = 'gnomon'::regnamespace and x.relname = format('h%s_%s_entries', t.id, h.generation) where h.tracked = t.id) v
   where (p_tracked is null or t.id = p_tracked) and exists (select from pg_class c where c.oid = t.relation) and to_regclass(v.view) is not null
 $$;
@@ -436,7 +438,9 @@ begin
   end if;
   execute format('create view %I.%I%s as %s', r.schema_name, r.view_name, case when (select c.relrowsecurity from pg_class c where c.oid = t.relation) then ' with (security_barrier = true)' else '' end, query);
   execute format('comment on view %I.%I is %L', r.schema_name, r.view_name, format('%I.%I at the place that gnomon.at set.', t.schema_name, t.table_name));
-  perform gnomon.mirror_rights(t.relation, format('%I.%I', r.schema_name, r.view_name));
+  if p_kind <> 'branch' or not p_guarded then
+    perform gnomon.mirror_rights(t.relation, format('%I.%I', r.schema_name, r.view_name));
+  end if;
   if p_kind = 'branch' then
     perform gnomon.write_branch_triggers(p_tracked, format('%I.%I', r.schema_name, r.view_name));
   end if;
@@ -493,6 +497,7 @@ begin
       if gnomon.make_overlay(p_tracked) then
         perform gnomon.write_branch_rows(p_tracked, s.number, numbers, base);
         perform gnomon.write_route(p_tracked, 'branch', s.number, numbers, base, null, false);
+        perform gnomon.write_loans(p_tracked);
       end if;
     end if;
     for k in select * from gnomon.checkpoint x where x.tracked = p_tracked and x.shape = s.number and x.epoch = (select max(e.number) from annals.epoch e) loop

@@ -61,7 +61,7 @@ comment on function gnomon.shows_former is 'Whether a schema shows the past of a
 
 create function gnomon.source_shown(p_schema name) returns int
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select coalesce(substring(p_schema from '^gnomon_(?:past|guard|branch|open)_([0-9]+)$')::int,
+  select coalesce(substring(p_schema from '^gnomon_(?:past|guard|branch|open|lent_[0-9]+)_([0-9]+)(?:_[0-9]+)?$')::int,
     (select s.id from gnomon.route r join annals.tracked t on t.id = r.tracked join gnomon.source s on s.schema_name = t.schema_name where r.schema_name = p_schema limit 1))
 $$;
 comment on function gnomon.source_shown is 'The source whose past the views of a schema show; null for other schemas.';

@@ -57,5 +57,6 @@ begin
   return query select null::text, null::int, 'consumer', format('consumer %L has not moved on since %s: it keeps history from being pruned', p.name, p.at), 'Run it, or drop it.'
     from annals.pin p where p.owner = 'gnomon consumer' and p.at < clock_timestamp() - interval '10 minutes' and p.v < position
       and exists (select from annals.tick k where k.v > p.v and k.at < clock_timestamp() - interval '10 minutes');
+  return query select null::text, null::int, 'confined role', c.detail, c.hint from gnomon.check_confinements() c;
 end $$;
 comment on function gnomon.check is 'What keeps the past from being told: tables that capture no longer fits, a heartbeat that does not run, consumers that do not come along. Nothing when all is well.';

@@ -44,20 +44,73 @@ comment on index gnomon.branch_parent is 'Finds the branches of a branch.';
 comment on index gnomon.branch_expires is 'Finds branches whose time has come.';
 
 create table gnomon.confinement (
-  role name primary key,
+  role regrole primary key,
+  id int unique generated always as identity,
   names text[] not null default '{}',
   prefixes text[] not null default '{}'
 );
 comment on table gnomon.confinement is 'Roles that may use certain branches only, and nothing of main, see gnomon.confine.';
-comment on column gnomon.confinement.role is 'The role.';
+comment on column gnomon.confinement.role is 'The role, whatever its name becomes.';
+comment on column gnomon.confinement.id is 'Number of the confinement: schemas of its views are gnomon_lent_<id>_<source>.';
 comment on column gnomon.confinement.names is 'Names of branches that it may use.';
-comment on column gnomon.confinement.prefixes is 'How names of branches begin that it may use and make.';
+comment on column gnomon.confinement.prefixes is 'How names of branches begin that it may use, make and drop.';
+
+create table gnomon.loan (
+  role regrole not null references gnomon.confinement on delete cascade,
+  tracked int not null references gnomon.history on delete cascade,
+  rights text[] not null check (rights <> '{}' and rights <@ array['select', 'insert', 'update', 'delete']),
+  masks jsonb not null default '{}',
+  schema_name name,
+  primary key (role, tracked)
+);
+create index loan_tracked on gnomon.loan (tracked);
+comment on table gnomon.loan is 'Tables that roles who are confined may read or write on their branches.';
+comment on column gnomon.loan.role is 'The role.';
+comment on column gnomon.loan.tracked is 'The history of the table. A table that is tracked anew has another one, and is not lent.';
+comment on column gnomon.loan.rights is 'What it may do: select, insert, update, delete.';
+comment on column gnomon.loan.masks is 'Columns that are not shown, by their numbers: constants that stand for their values.';
+comment on column gnomon.loan.schema_name is 'Schema of the view that shows the table to the role; null when there is none at present.';
+comment on index gnomon.loan_tracked is 'Finds the roles to whom a table is lent.';
+
+-- By the login, which no SET ROLE changes: also of who may become such a role. Who has the rights of gnomon's owner, as superusers have, is not held back by what that has made.
+create view gnomon.confined as
+  select c.role, c.id, c.names, c.prefixes from gnomon.confinement c
+  where pg_has_role(session_user, c.role::oid, case when current_setting('server_version_num')::int >= 160000 then 'USAGE, SET' else 'MEMBER' end)
+    and not pg_has_role(session_user, (select n.nspowner from pg_namespace n where n.nspname = 'gnomon'), case when current_setting('server_version_num')::int >= 160000 then 'USAGE, SET' else 'MEMBER' end);
+comment on view gnomon.confined is 'The confinements that hold for the session: those of its login, and of roles that this is a member of.';
+comment on column gnomon.confined.role is 'The role.';
+comment on column gnomon.confined.id is 'Number of the confinement.';
+comment on column gnomon.confined.names is 'Names of branches that it may use.';
+comment on column gnomon.confined.prefixes is 'How names of branches begin that it may use, make and drop.';
+
+create view gnomon.lent as select l.tracked, l.role, l.schema_name from gnomon.loan l join gnomon.confined c on c.role = l.role;
+comment on view gnomon.lent is 'The tables that are lent to the session.';
+comment on column gnomon.lent.tracked is 'The history.';
+comment on column gnomon.lent.role is 'The role to whom it is lent.';
+comment on column gnomon.lent.schema_name is 'Schema of the view that shows the table.';
+
+create function gnomon.is_confined() returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$ select exists (select from gnomon.confined) $$;
+comment on function gnomon.is_confined is 'Whether the session is confined to branches.';
 
 create function gnomon.may_use(p_branch int, p_name text) returns boolean
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select not exists (select from gnomon.confinement c where c.role = session_user and p_name <> all (c.names) and not exists (select from unnest(c.prefixes) x (prefix) where starts_with(p_name, x.prefix)))
+  select not exists (select from gnomon.confined c where p_name <> all (c.names) and not exists (select from unnest(c.prefixes) x (prefix) where starts_with(p_name, x.prefix)))
 $$;
 comment on function gnomon.may_use is 'Whether the session may use a branch: roles that are confined may use certain ones only.';
+
+create function gnomon.check_may_manage(p_name text, p_from text default 'now', p_at text default null) returns void
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if exists (select from gnomon.confined c where not exists (select from unnest(c.prefixes) x (prefix) where starts_with(p_name, x.prefix))) then
+    perform gnomon.refuse('GN027', format('role %s is confined, and may not make, rename, reset or drop a branch %L', session_user, p_name), 'It may use the names that begin as gnomon.confine said.', jsonb_build_object('branch', p_name, 'reason', 'name'));
+  end if;
+  if (p_from <> 'now' and p_from not like 'branch:%' or p_at like 'tag:%') and gnomon.is_confined() then
+    perform gnomon.refuse('GN027', format('role %s is confined, and may begin with the present or with a branch of its own only', session_user), 'Say now, or branch:name.', jsonb_build_object('branch', p_name, 'reason', 'base'));
+  end if;
+end $$;
+comment on function gnomon.check_may_manage is 'Refuses what a confined role may not do with branches: only those whose names begin as it was told does it make, rename, reset and drop, and no base of them lies in the past.';
 
 create function gnomon.check_branch_name(p_name text) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -83,8 +136,8 @@ comment on function gnomon.branch_named is 'The branch of a name; an error when 
 
 create function gnomon.branch_of(p_id int) returns gnomon.branch
 language sql stable security definer set search_path = pg_catalog, pg_temp
-as $$ select b from gnomon.branch b where b.id = p_id $$;
-comment on function gnomon.branch_of is 'The branch of a number; null when there is none.';
+as $$ select b from gnomon.branch b where b.id = p_id and gnomon.may_use(b.id, b.name) $$;
+comment on function gnomon.branch_of is 'The branch of a number; null when there is none, or none that the session may use.';
 
 create function gnomon.create_branch(p_name text, p_from text default 'now', p_logged boolean default false, p_note text default '', p_expires_at timestamptz default null, p_reads boolean default false, p_at text default null) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -95,6 +148,7 @@ declare
   id int;
 begin
   perform gnomon.check_branch_name(p_name);
+  perform gnomon.check_may_manage(p_name, p_from, p_at);
   if p_from like 'branch:%' then
     -- Its base and its changes are copied as they are together.
     parent := gnomon.hold_branch(substr(p_from, 8), true);
@@ -113,9 +167,6 @@ begin
     on conflict (name) do nothing returning b.id into id;
   if not found then
     perform gnomon.refuse('GN017', format('there is a branch %L already', p_name), 'Choose another name, or drop it.', jsonb_build_object('branch', p_name));
-  end if;
-  if not gnomon.may_use(id, p_name) then
-    perform gnomon.refuse('GN027', format('role %s may not make a branch %L', session_user, p_name), 'gnomon.confinement says which names it may use.', jsonb_build_object('branch', p_name));
   end if;
   insert into annals.pin (owner, name, v) values ('gnomon branch', id::text, p.bound + 1);
   if parent.id is not null then
@@ -179,9 +230,8 @@ declare
   b gnomon.branch := gnomon.branch_named(p_name);
 begin
   perform gnomon.check_branch_name(p_to);
-  if not gnomon.may_use(b.id, p_to) then
-    perform gnomon.refuse('GN027', format('role %s may not name a branch %L', session_user, p_to), 'gnomon.confinement says which names it may use.', jsonb_build_object('branch', p_to));
-  end if;
+  perform gnomon.check_may_manage(p_name);
+  perform gnomon.check_may_manage(p_to);
   update gnomon.branch x set name = p_to where x.id = b.id;
 exception when unique_violation then
   perform gnomon.refuse('GN017', format('there is a branch %L already', p_to), 'Choose another name, or drop it.', jsonb_build_object('branch', p_to));
@@ -213,6 +263,7 @@ declare
   b gnomon.branch := gnomon.hold_branch(p_name, false);
   rows bigint;
 begin
+  perform gnomon.check_may_manage(p_name);
   perform gnomon.check_unprotected(b);
   rows := gnomon.clear_overlays(b.id);
   delete from annals.pin p where p.owner = 'gnomon branch' and p.name = b.id::text;
@@ -246,6 +297,7 @@ declare
   p gnomon.place;
   rows bigint;
 begin
+  perform gnomon.check_may_manage(p_name, coalesce(p_to, 'now'));
   perform gnomon.check_unprotected(b);
   rows := gnomon.clear_overlays(b.id);
   if p_to is not null then

@@ -12,15 +12,13 @@ comment on column gnomon.here.bound is 'The bound of its base.';
 comment on column gnomon.here.snapshot is 'The snapshot of its base.';
 
 create view gnomon.usable as
-  select h.id from gnomon.here h
-  where not exists (select from gnomon.confinement c join gnomon.branch b on b.id = h.id where c.role = session_user and b.name <> all (c.names) and not exists (select from unnest(c.prefixes) x (prefix) where starts_with(b.name, x.prefix)));
+  select b.id, b.bound, b.snapshot from gnomon.branch b
+  where b.id = nullif(current_setting('gnomon.branch', true), '')::int
+    and not exists (select from gnomon.confined c where b.name <> all (c.names) and not exists (select from unnest(c.prefixes) x (prefix) where starts_with(b.name, x.prefix)));
 comment on view gnomon.usable is 'The branch that is in use, if the session may use it.';
 comment on column gnomon.usable.id is 'Its number.';
-
-create function gnomon.is_lent(p_tracked int) returns boolean
-language sql stable security definer set search_path = pg_catalog, pg_temp
-as $$ select false $$;
-comment on function gnomon.is_lent is 'Whether the session is one that is confined to branches, and may use this table there.';
+comment on column gnomon.usable.bound is 'The bound of its base.';
+comment on column gnomon.usable.snapshot is 'The snapshot of its base.';
 
 create function gnomon.refuse_branch(p_tracked int) returns boolean
 language plpgsql stable parallel restricted set search_path = pg_catalog, pg_temp as $$
@@ -33,10 +31,10 @@ begin
     perform gnomon.refuse('GN019', format('%s is read as it is on a branch, but none is in use', t.relation), 'Choose one with gnomon.use.', jsonb_build_object('table', t.relation::text));
   end if;
   b := gnomon.branch_of(name::int);
-  if b.id is null or not gnomon.may_use(b.id, b.name) then
+  if b.id is null then
     perform gnomon.refuse('GN016', 'the branch in use is not there any more', 'gnomon.branches() lists those that there are.');
   end if;
-  if not has_table_privilege(t.relation, 'select') and not gnomon.is_lent(p_tracked) then
+  if not has_table_privilege(t.relation, 'select') then
     perform gnomon.refuse('42501', format('permission denied for %s on branch %L', t.relation, b.name), 'It takes SELECT on the table.', jsonb_build_object('table', t.relation::text));
   end if;
   if row_security_active(t.relation) then

@@ -7,6 +7,9 @@ declare
   o gnomon.opening;
   b gnomon.branch := gnomon.branch_named(p_name);
 begin
+  if gnomon.is_confined() then
+    return gnomon.open_loans(p_name, p_schemas, p_outside);
+  end if;
   p_schemas := array(select s.schema from unnest(p_schemas) with ordinality s (schema, i) where gnomon.source_shown(s.schema) is null order by s.i);
   perform gnomon.refuse('GN008', format('%s is new or has changed, and what it means on a branch has not followed', x.name), 'Call gnomon.sync for a tracked table that changed, else gnomon.sync_guards().', jsonb_build_object('table', x.name))
     from (select gnomon.astray(p_schemas) as name) x where x.name is not null;

@@ -43,7 +43,8 @@ begin
   -- On a branch the name of a table means its view.
   select t.id into id from annals.tracked t join gnomon.history h on h.tracked = t.id and t.ended_v is null where t.relation = p_relation;
   if not found then
-    select r.tracked into id from pg_class c join pg_namespace n on n.oid = c.relnamespace join gnomon.route r on r.schema_name = n.nspname and r.view_name = c.relname and r.kind = 'branch' where c.oid = p_relation;
+    select r.tracked into id from pg_class c join pg_namespace n on n.oid = c.relnamespace join gnomon.route r on r.schema_name = n.nspname and r.view_name = c.relname and r.kind = 'branch' where c.oid = p_relation
+      union all select l.tracked from pg_class c join pg_namespace n on n.oid = c.relnamespace join gnomon.lent l on l.schema_name = n.nspname join annals.tracked t on t.id = l.tracked and t.table_name = c.relname where c.oid = p_relation;
   end if;
   if id is null then
     perform gnomon.refuse('GN007', format('table %s is not tracked', p_relation), 'What changes in it later cannot be told. Track it with gnomon.track.', jsonb_build_object('table', p_relation::text));

@@ -28,7 +28,19 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'view_query', 'view_reads', 'view_text', 'write_entries', 'write_guard', 'write_guards', 'write_refusal', 'write_route', 'write_routes', 'write_shown', 'write_today']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'begin_branch', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branch_past', 'branch_place', 'branches', 'is_lent', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'resume', 'use', 'versions', 'overlay_columns']), 'viewer'
+    'is_confined', 'open_loans', 'refuse_loan']), 'viewer'
+  union all
+  select 'gnomon', unnest(array[
+    'check_may_manage']), 'operator'
+  union all
+  select 'gnomon', unnest(array[
+    'confinements']), 'admin'
+  union all
+  select 'gnomon', unnest(array[
+    'after_ddl', 'before_ddl', 'check_confinements', 'confine', 'confinement_gaps', 'drop_empty_loans', 'drop_loans', 'hidden_columns', 'release', 'roles_of', 'write_loans']), 'owner'
+  union all
+  select 'gnomon', unnest(array[
+    'begin_branch', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branch_past', 'branch_place', 'branches', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'resume', 'use', 'versions', 'overlay_columns']), 'viewer'
   union all
   select 'gnomon', unnest(array[
     'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'hold_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
