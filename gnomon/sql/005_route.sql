@@ -36,6 +36,10 @@ begin
   if not has_table_privilege(t.relation, 'select') then
     perform gnomon.refuse('42501', format('permission denied for the past of %s', t.relation), 'It takes SELECT on the table.', jsonb_build_object('table', t.relation::text));
   end if;
+  -- On a branch the view for branches comes first, where there is one.
+  if coalesce(current_setting('gnomon.branch', true), '') <> '' then
+    perform gnomon.refuse('GN020', format('%s is not there on a branch: it is no longer tracked, or has another key than what branches changed of it', t.relation), 'Track it and make another branch, or write its name with its schema to read it on main.', jsonb_build_object('table', t.relation::text, 'reason', 'untracked'));
+  end if;
   if row_security_active(t.relation) <> p_guarded then
     perform gnomon.refuse('GN008', format('row-level security of %s holds for another role than the one for which the past was opened, or has changed', t.relation), 'Call gnomon.at again.', jsonb_build_object('table', t.relation::text));
   end if;

@@ -5,6 +5,8 @@
 -- Views of users, and guards that hold whatever is asked for untracked tables, are in gnomon_past_<source>; other guards are in gnomon_guard_<source>,
 -- which is not in the search_path of those who read untracked tables as they are today. As ever, a temporary table comes before all of them.
 --
+-- On a branch such tables stand in gnomon_open_<source>: to be read as they are today, with the rights of the caller, and not to be written.
+--
 -- None of this depends on what users made: columns have types of PostgreSQL or of captured columns, and the text of a view is that of a
 -- function, whose names PostgreSQL looks up when it plans. So no ALTER or DROP of a user's fails because of it.
 
@@ -39,7 +41,7 @@ begin
     perform gnomon.refuse('42501', format('permission denied for the past of %s', p_name), 'It takes SELECT on it.', jsonb_build_object('table', p_name));
   end if;
   if p_reason <> 'untracked' then
-    perform gnomon.refuse('GN010', format('%s cannot be read in the past: %s', p_name, p_reason), 'Ask tracked tables for what it shows, or write its name with its schema to read it as it is today.', jsonb_build_object('table', p_name, 'reason', p_reason));
+    perform gnomon.refuse('GN010', format('%s cannot be read %s: %s', p_name, case when coalesce(current_setting('gnomon.branch', true), '') = '' then 'in the past' else 'on a branch' end, p_reason), 'Ask tracked tables for what it shows, or write its name with its schema to read it as it is today.', jsonb_build_object('table', p_name, 'reason', p_reason));
   end if;
   -- Its history may tell better.
   if ref is not null and gnomon.is_known(p_relation) then
@@ -117,7 +119,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select c.oid, c.relname, c.relkind from source s join pg_class c on c.relnamespace = s.namespace
     where c.relkind in ('r', 'p', 'f', 'm', 'v') and not exists (select from gnomon.route r where r.schema_name = s.past and r.view_name = c.relname)),
   -- What views read, directly and through other views.
-  rule as materialized (select r.ev_class as oid, r.oid as rule, md5(r.ev_action::text) as digest from relation v join pg_rewrite r on r.ev_class = v.oid and r.ev_type = '1' where v.relkind = 'v'),
+  rule as materialized (select r.ev_class as oid, r.oid as rule, md5(r.ev_action::text) as digest from relation v join pg_rewrite r on r.ev_class = v.oid and r.ev_type = '1' where v.relkind in ('v', 'm')),
   reads as materialized (
     select distinct r.oid, d.refobjid as read from rule r join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = r.rule and d.refclassid = 'pg_class'::regclass and d.refobjid <> r.oid),
   closure (oid, read, depth) as (
@@ -245,6 +247,53 @@ begin
 end $$;
 comment on function gnomon.write_refusal is 'Writes a guard.';
 
+create function gnomon.refuse_write() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  perform gnomon.refuse('GN020', format('%s is not tracked, so it cannot be written on a branch', tg_argv[0]), 'Track it, or write its name with its schema to change it on main.', jsonb_build_object('table', tg_argv[0], 'reason', 'untracked'));
+  return null;
+end $$;
+comment on function gnomon.refuse_write is 'Refuses to write on a branch what is not tracked.';
+
+create function gnomon.never_tracked(p_relation oid, p_name text) returns boolean
+language plpgsql stable parallel restricted security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b record := gnomon.branch_of(nullif(current_setting('gnomon.branch', true), '')::int);
+begin
+  if exists (select from annals.tracked t join gnomon.history h on h.tracked = t.id where t.relation = p_relation and gnomon.began_before(t, b.epoch, b.snapshot) and not gnomon.ended_before(t, b.epoch, b.snapshot)) then
+    perform gnomon.refuse('GN020', format('%s was tracked when branch %L was made, and no longer is', p_name, b.name), 'Write its name with its schema to read it on main. To change it on a branch, track it and make another one.', jsonb_build_object('table', p_name, 'reason', 'untracked'));
+  end if;
+  return true;
+end $$;
+comment on function gnomon.never_tracked is 'True if the branch in use does not know of a history of a table; an error if it does: rows of today would stand in for its own.';
+
+create function gnomon.write_open(p_guard gnomon.guard, p_reads boolean) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set check_function_bodies = off as $$
+declare
+  name text := (select format('%I.%I', s.schema_name, p_guard.name) from gnomon.source s where s.id = p_guard.source);
+  shown text := format('gnomon_open_%s.%I', p_guard.source, p_guard.name);
+  columns record;
+begin
+  perform gnomon.drop_view(format('gnomon_open_%s', p_guard.source), p_guard.name);
+  select string_agg(format('%I', a.attname), ', ' order by a.attnum) as names, coalesce(string_agg(format('%I %s', a.attname, y.type), ', ' order by a.attnum), 'nothing text') as list,
+         coalesce(string_agg(format('t.%I%s', a.attname, case when y.type <> format_type(a.atttypid, a.atttypmod) then '::' || y.type else '' end), ', ' order by a.attnum), 'null::text') as values
+    into columns from pg_attribute a cross join lateral (select coalesce(gnomon.plain_type(a.atttypid, a.atttypmod), 'text') as type) y where a.attrelid = p_guard.relation and a.attnum > 0 and not a.attisdropped;
+  if p_reads then
+    execute format('create function gnomon.v%s_rows() returns table (%s) language sql stable parallel safe rows %s as %L', p_guard.id, columns.list, greatest((select c.reltuples from pg_class c where c.oid = p_guard.relation), 1)::bigint, format('select %s from %s t', columns.values, name));
+    execute format('comment on function gnomon.v%s_rows is %L', p_guard.id, format('The rows of %s, read as the caller.', name));
+    execute format('grant execute on function gnomon.v%s_rows to public', p_guard.id);
+    execute format('create view %s as select * from gnomon.v%s_rows()%s', shown, p_guard.id, case when gnomon.is_known(p_guard.relation) then format(' where (select gnomon.never_tracked(%s, %L))', p_guard.relation, name) else '' end);
+  else
+    execute format('create view %s as select %s from gnomon.refuse_name(%s, %L, %L) as t (%s)', shown, columns.names, p_guard.relation, name, p_guard.reason, columns.list);
+  end if;
+  execute format('comment on view %s is %L', shown, format('%s on a branch: %s.', name, case when p_reads then 'as it is on main, not to be written' else 'it refuses to be read' end));
+  -- Also where no row is written.
+  execute format('create trigger refuse before insert or update or delete on %s for each statement execute function gnomon.refuse_write(%L)', shown, name);
+  execute format('create trigger refuse_row instead of insert or update or delete on %s for each row execute function gnomon.refuse_write(%L)', shown, name);
+  execute format('grant select, insert, update, delete on %s to public', shown);
+end $$;
+comment on function gnomon.write_open is 'Writes what a table without routes is on a branch: its rows of today, or what refuses to be read.';
+
 create function gnomon.drop_guard(p_guard gnomon.guard) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
@@ -252,6 +301,7 @@ begin
   if not exists (select from gnomon.route r where r.schema_name = p_guard.schema_name and r.view_name = p_guard.name) then
     perform gnomon.drop_view(p_guard.schema_name, p_guard.name);
   end if;
+  perform gnomon.drop_view(format('gnomon_open_%s', p_guard.source), p_guard.name);
   if to_regprocedure(format('gnomon.v%s_rows()', p_guard.id)) is not null then
     execute format('drop function gnomon.v%s_rows()', p_guard.id);
   end if;
@@ -287,6 +337,10 @@ begin
     perform gnomon.write_refusal(g);
   end if;
   execute format('grant select on %I.%I to public', g.schema_name, g.name);
+  if g.schema_name = format('gnomon_guard_%s', p_source) then
+    -- What a materialized view shows of tracked tables is main's.
+    perform gnomon.write_open(g, p_kind <> 'm' or not gnomon.reads_tracked(p_source, p_relation));
+  end if;
   update gnomon.guard x set schema_name = g.schema_name, reason = g.reason where x.id = g.id;
 end $$;
 comment on function gnomon.write_guard is 'Writes anew what the name of a table or view without routes means in the past.';
@@ -315,6 +369,7 @@ begin
   perform set_config('annals.working', 'yes', true);
   perform gnomon.make_schema(format('gnomon_past_%s', s.id), format('The past of schema %I, at the place that gnomon.at set.', s.schema_name));
   perform gnomon.make_schema(format('gnomon_guard_%s', s.id), format('What refuses to be read in the past of schema %I.', s.schema_name));
+  perform gnomon.make_schema(format('gnomon_open_%s', s.id), format('What is not tracked of schema %I, for those who are on a branch.', s.schema_name));
   -- Tables that are gone have no past to read, and their names may be taken again.
   for r in select distinct x.tracked, t.table_name from gnomon.route x join annals.tracked t on t.id = x.tracked where t.schema_name = s.schema_name and not exists (select from pg_class c where c.oid = t.relation) loop
     begin

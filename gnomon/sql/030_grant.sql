@@ -11,7 +11,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'astray', 'at', 'began_before', 'best_checkpoint', 'blame', 'change_condition', 'change_histories', 'change_kept', 'change_tables', 'change_top', 'changes',
     'changes_query', 'check', 'check_key', 'check_keys', 'check_tables', 'column_gone', 'consumer_of', 'consumers', 'diff', 'diff_columns', 'diff_counts', 'diff_image', 'diff_queries', 'diff_query',
     'delivered_of', 'ended_before', 'enter', 'epoch', 'era_at', 'first_unseen', 'given_keys', 'histories_at', 'history', 'history_at', 'history_changes_query', 'holds', 'home', 'image_columns', 'is_behind', 'is_known', 'last_entry', 'last_history',
-    'last_position', 'leave', 'life', 'names_hold', 'next_of', 'now', 'open_at', 'pins_of', 'place_at', 'place_of', 'plain_type', 'point_at', 'point_before', 'point_of', 'present_history', 'readable_since', 'refuse',
+    'last_position', 'leave', 'life', 'names_hold', 'never_tracked', 'next_of', 'now', 'open_at', 'pins_of', 'place_at', 'place_of', 'plain_type', 'point_at', 'point_before', 'point_of', 'present_history', 'readable_since', 'refuse',
     'refuse_name', 'refuse_read', 'refuse_stale', 'routes_at', 'rows_query', 'shows_former', 'snapshot_at', 'snapshot_query', 'source_of', 'source_shown', 'status', 'stored_place', 'table_of', 'table_stamp', 'tags',
     'text_of', 'tracked_row', 'unreachable', 'window_query']), 'viewer'
   union all
@@ -66,6 +66,12 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
   union all
   select 'gnomon', unnest(array[
     'branch_counts', 'branch_state', 'branch_writers', 'request_standing', 'standing_reviews']), 'owner'
+  union all
+  select 'gnomon', unnest(array[
+    'refuse_write']), 'viewer'
+  union all
+  select 'gnomon', unnest(array[
+    'write_open']), 'owner'
   union all
   select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
