@@ -40,7 +40,9 @@ begin
   if row_security_active(t.relation) then
     perform gnomon.refuse('GN020', format('row-level security of %s restricts the role, and branches show all rows', t.relation), 'Use a role that may read all of them.', jsonb_build_object('table', t.relation::text, 'reason', 'row-level security'));
   end if;
-  perform gnomon.history_at(t.relation, gnomon.branch_place(b));
+  if gnomon.history_at(t.relation, gnomon.branch_place(b)) <> p_tracked then
+    perform gnomon.refuse('GN001', format('the history of %s that branch %L goes back to has ended, and another has begun', t.relation, b.name), 'What the branch changed of it is lost to it. Make another branch, or reset this one to a later place.', jsonb_build_object('table', t.relation::text, 'reason', 'tracked anew'));
+  end if;
   if not exists (select from gnomon.histories_at(gnomon.branch_place(b)) h where h.tracked = p_tracked and h.present) then
     perform gnomon.refuse('GN020', format('columns of %s have changed since the base of branch %L', t.relation, b.name), 'gnomon.refresh_branch moves the base to the present; what the branch changed stays. It can also be merged.', jsonb_build_object('table', t.relation::text, 'reason', 'columns', 'branch', b.name));
   end if;
