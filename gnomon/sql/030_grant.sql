@@ -73,6 +73,17 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
   select 'gnomon', unnest(array[
     'write_open']), 'owner'
   union all
+  select 'gnomon', unnest(array[
+    'changed_at', 'merge_json', 'no_table', 'refuse_merge', 'strategies', 'suits', 'union_arrays']), 'viewer'
+  union all
+  select 'gnomon', unnest(array[
+    'begin_merge', 'end_merge', 'find_violations', 'merge', 'merge_statements', 'merge_tables', 'note_conflicts', 'plan_tables', 'run_merge', 'settle_merge']), 'operator'
+  union all
+  select 'gnomon', unnest(array['set_strategy']), 'admin'
+  union all
+  select 'gnomon', unnest(array[
+    'check_decider', 'check_merge_options', 'decide_query', 'decide_value', 'gone_columns', 'merge_columns', 'merge_filter', 'merge_source', 'merge_target', 'object_of', 'parents_first', 'same_image', 'strategy_of', 'write_merge_view']), 'owner'
+  union all
   select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
 comment on column gnomon.access.schema is 'Schema of the function: gnomon or annals.';
@@ -81,7 +92,7 @@ comment on column gnomon.access.who is 'viewer, operator (who may do all that a 
 
 create function gnomon.grant_access(p_viewer text, p_operator text, p_admin text) returns void
 language sql set search_path = pg_catalog, pg_temp
-as $$ select annals.grant_access('gnomon', p_viewer, p_operator, p_admin, array['gnomon.access', 'gnomon.history', 'gnomon.source', 'gnomon.route', 'gnomon.checkpoint', 'gnomon.tag', 'gnomon.policy', 'gnomon.validity', 'gnomon.marker']::regclass[]) $$;
+as $$ select annals.grant_access('gnomon', p_viewer, p_operator, p_admin, array['gnomon.access', 'gnomon.history', 'gnomon.source', 'gnomon.route', 'gnomon.checkpoint', 'gnomon.tag', 'gnomon.policy', 'gnomon.validity', 'gnomon.marker', 'gnomon.resolution']::regclass[]) $$;
 comment on function gnomon.grant_access is 'Lets one role read the past, another one also set tags and work for consumers, and a third also manage (null: none such), and nobody else unless granted otherwise. For the owner; to be called again after an upgrade, and as often as one likes.';
 
 select annals.close_schema('gnomon');
