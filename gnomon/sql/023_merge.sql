@@ -450,6 +450,9 @@ begin
           hint = 'Nothing was merged.', detail = '{"reason": "not written"}';
       end if;
       result.violations := gnomon.find_violations(p_merge.id, tables, prefix, views, true);
+      if result.violations = 0 and p_merge.kind = 'merge' and p_merge.into_branch is null then
+        perform gnomon.check_merge(p_merge.branch, p_merge.options, p_merge.first_v - 1);
+      end if;
       if dry or result.violations > 0 then
         raise exception using errcode = 'GN000';
       end if;
@@ -511,7 +514,7 @@ language plpgsql volatile as $$
 declare
   m gnomon.merged := gnomon.begin_merge('merge', p_branch, p_into, p_options);
 begin
-  if coalesce((p_options->>'no_stale_reads')::boolean, false) then
+  if p_into is not null and coalesce((p_options->>'no_stale_reads')::boolean, false) then
     perform gnomon.check_stale(m.branch);
   end if;
   return gnomon.run_merge(m);

@@ -155,10 +155,9 @@ end $$;
 comment on function gnomon.forget_reads is 'Forgets what was read on a branch, as when all is to be decided anew after it was refreshed; returns how many marks that were.';
 
 create function gnomon.own_merges(p_branch int) returns table (transaction text, first_v bigint, last_v bigint)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
-begin
-  return;
-end $$;
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select m.epoch || ':' || m.xid, m.first_v, m.last_v from gnomon.merged m where m.branch = p_branch and m.into_branch is null and m.kind = 'merge' and m.status = 'merged'
+$$;
 comment on function gnomon.own_merges is 'What merges of a branch wrote to main: it does not make stale what was read on the branch.';
 
 create function gnomon.stale_query(p_tracked int, p_mark gnomon.read_mark, p_to gnomon.place, p_merged boolean) returns text
