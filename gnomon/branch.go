@@ -21,6 +21,9 @@ type Branch struct {
 	db DB
 	id int
 
+	actor string  // of its transactions; empty: as it is
+	reads *[]Read // that its statements make; nil: those that can be seen from them
+
 	mu     sync.Mutex
 	name   string
 	opened branchOpening
@@ -75,7 +78,9 @@ func (g *Gnomon) Branch(ctx context.Context, name string) (*Branch, error) {
 }
 
 // In returns the branch on another handle, such as a transaction.
-func (b *Branch) In(db DB) *Branch { return &Branch{db: db, id: b.id, name: b.Name()} }
+func (b *Branch) In(db DB) *Branch {
+	return &Branch{db: db, id: b.id, name: b.Name(), actor: b.actor, reads: b.reads}
+}
 
 // Name is the name of the branch, as far as this handle knows.
 func (b *Branch) Name() string {

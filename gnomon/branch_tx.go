@@ -18,6 +18,8 @@ type branchTx struct {
 	opened  branchOpening
 	mark    string   // sets its statements apart, for pgx prepares them by their text, see Past.mark
 	before  []string // settings of the caller's transaction
+	actor   string   // annals.actor of the caller's transaction, where the branch has one of its own
+	noted   bool     // the reads that its statements make, as they were given
 	release string   // ends what was begun around Tx
 	ended   bool
 }
@@ -41,6 +43,9 @@ func (t *branchTx) markedBatch(batch *pgx.Batch) *pgx.Batch {
 
 // Query runs a statement on the branch.
 func (t *branchTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := t.note(ctx, sql, args); err != nil {
+		return nil, t.b.refused(sql, err)
+	}
 	rows, err := t.Tx.Query(ctx, t.marked(sql), args...)
 	return &branchRows{Rows: rows, tx: t, sql: sql}, t.b.refused(sql, err)
 }
@@ -56,12 +61,18 @@ func (t *branchTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 
 // Exec runs a statement that returns no rows.
 func (t *branchTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := t.note(ctx, sql, args); err != nil {
+		return pgconn.CommandTag{}, t.b.refused(sql, err)
+	}
 	tag, err := t.Tx.Exec(ctx, t.marked(sql), args...)
 	return tag, t.b.refused(sql, err)
 }
 
 // SendBatch runs statements on the branch.
 func (t *branchTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	if err := t.noteBatch(ctx, batch); err != nil {
+		return pgx.FailedBatchResults(batch, t.b.refused("", err))
+	}
 	return &branchBatch{BatchResults: t.Tx.SendBatch(ctx, t.markedBatch(batch)), tx: t}
 }
 
@@ -94,6 +105,11 @@ func (t *branchTx) Commit(ctx context.Context) error {
 	}
 	if _, err := t.Tx.Exec(ctx, "select gnomon.resume($1)", t.before); err != nil {
 		return errors.Join(err, t.Rollback(ctx))
+	}
+	if t.b.actor != "" {
+		if _, err := t.Tx.Exec(ctx, setActor, t.actor); err != nil {
+			return errors.Join(err, t.Rollback(ctx))
+		}
 	}
 	t.ended = true
 	return errors.Join(t.Tx.Commit(ctx), t.released(ctx))

@@ -16,6 +16,7 @@ import (
 type branchOpening struct {
 	Place, Snapshot, Bound, Versions, Checked, Path, Outside, Role string
 	Tables                                                         map[string]string // views, by the OIDs of their tables
+	Reads                                                          bool              // what is read is noted
 }
 
 // OnBranch puts the rest of a transaction on a branch: from now on names of tables mean them as they are there. A savepoint that was set
@@ -29,8 +30,8 @@ func OnBranch(ctx context.Context, tx pgx.Tx, name string) error {
 func (b *Branch) open(ctx context.Context, db DB) (o branchOpening, err error) {
 	var id int
 	name := b.Name()
-	err = pgtx.QueryRow(ctx, db, []any{&id, &o.Place, &o.Snapshot, &o.Bound, &o.Versions, &o.Checked, &o.Path, &o.Outside, &o.Role, &o.Tables}, `
-		select (gnomon.branch_named($1)).id, (o.place).coordinate, (o.place).snapshot::text, (o.place).bound::text, gnomon.versions(), o.checked, o.path, o.outside, current_user::text, o.tables
+	err = pgtx.QueryRow(ctx, db, []any{&id, &o.Place, &o.Snapshot, &o.Bound, &o.Versions, &o.Checked, &o.Path, &o.Outside, &o.Role, &o.Tables, &o.Reads}, `
+		select (gnomon.branch_named($1)).id, (o.place).coordinate, (o.place).snapshot::text, (o.place).bound::text, gnomon.versions(), o.checked, o.path, o.outside, current_user::text, o.tables, (gnomon.branch_named($1)).reads
 		from gnomon.open_branch($1, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path')) o`, name)
 	if err != nil {
 		return o, refused(err)
@@ -122,6 +123,9 @@ func (b *Branch) beginIn(ctx context.Context, o branchOpening, options pgx.TxOpt
 	if !part && sends && !onBranch { // in one round trip
 		var batch pgx.Batch
 		batch.BeginTx(options)
+		if b.actor != "" {
+			batch.Queue(setActor, b.actor)
+		}
 		batch.Queue(enter, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&before) })
 		results := sender.SendBatch(ctx, &batch)
 		err = results.Close()
@@ -135,7 +139,9 @@ func (b *Branch) beginIn(ctx context.Context, o branchOpening, options pgx.TxOpt
 		if err != nil {
 			return nil, err
 		}
-		err = t.Tx.QueryRow(ctx, enter, args...).Scan(&before)
+		if err = t.Tx.QueryRow(ctx, enter, args...).Scan(&before); err == nil && b.actor != "" {
+			err = t.Tx.QueryRow(ctx, "select coalesce(current_setting('annals.actor', true), ''), set_config('annals.actor', $1, true)", b.actor).Scan(&t.actor, nil)
+		}
 	}
 	if err == nil && before == nil {
 		err = &Error{Kind: ErrStale, Message: fmt.Sprintf("branch %q, the history of a table, or who reads has changed since the branch was put to use", b.Name()), Hint: "Begin again, in another transaction."}
@@ -173,7 +179,10 @@ func (b *Branch) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 		if err != nil {
 			return nil, err
 		}
-		rows, err := t.Tx.Query(ctx, t.marked(sql), args...)
+		var rows pgx.Rows
+		if err = t.note(ctx, sql, args); err == nil {
+			rows, err = t.Tx.Query(ctx, t.marked(sql), args...)
+		}
 		r := &branchRows{Rows: rows, tx: t, sql: sql}
 		if err == nil {
 			// The first row tells whether the query is answered at all.
@@ -189,6 +198,9 @@ func (b *Branch) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 			r.own = false
 			if !again && b.changed(ctx, t.opened, err) {
 				continue
+			}
+			if rows == nil {
+				return nil, b.refused(sql, err)
 			}
 			return r, b.refused(sql, err)
 		}
@@ -221,6 +233,10 @@ func (b *Branch) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResul
 	t, err := b.begin(ctx, pgx.TxOptions{})
 	if err != nil {
 		return pgx.FailedBatchResults(batch, err)
+	}
+	if err := t.noteBatch(ctx, batch); err != nil {
+		_ = t.Rollback(context.WithoutCancel(ctx))
+		return pgx.FailedBatchResults(batch, b.refused("", err))
 	}
 	return &branchBatch{BatchResults: t.Tx.SendBatch(ctx, t.markedBatch(batch)), ctx: ctx, tx: t, own: true}
 }

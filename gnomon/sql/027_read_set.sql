@@ -47,11 +47,14 @@ begin
       union all select l.tracked from pg_class c join pg_namespace n on n.oid = c.relnamespace join gnomon.lent l on l.schema_name = n.nspname join annals.tracked t on t.id = l.tracked and t.table_name = c.relname where c.oid = p_relation;
   end if;
   if id is null then
+    select h.tracked into id from pg_class c join gnomon.history h on c.relname = format('o%s', h.tracked) where c.oid = p_relation and c.relnamespace = 'gnomon'::regnamespace;
+  end if;
+  if id is null then
     perform gnomon.refuse('GN007', format('table %s is not tracked', p_relation), 'What changes in it later cannot be told. Track it with gnomon.track.', jsonb_build_object('table', p_relation::text));
   end if;
   return id;
 end $$;
-comment on function gnomon.noted_history is 'The history of a table, given by itself or by its view on branches.';
+comment on function gnomon.noted_history is 'The history of a table, given by itself, by its view on branches, or by its overlay.';
 
 create function gnomon.range_columns(p_tracked int) returns table (n int, name name, place int, type text, "collate" text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
@@ -114,6 +117,14 @@ begin
   return found;
 end $$;
 comment on function gnomon.note_read is 'Notes, for the branch in use, what is being read of a table: a row by its key (as texts), rows between bounds ({"column": ["low", "high"]}, null for no bound, all of them at once), or anything. Returns whether that was news; a branch that does not record reads ignores it.';
+
+create function gnomon.note_plan(p_plan jsonb) returns bigint
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  -- Whatever reads a table of a branch looks at its overlay.
+  select count(*) filter (where gnomon.note_read(format('gnomon.%I', r.name)::regclass))
+  from (select distinct x#>>'{}' as name from jsonb_path_query(p_plan, 'strict $.** ? (@."Schema" == "gnomon" && @."Relation Name" like_regex "^o[0-9]+$")."Relation Name"', '{}', true) x) r
+$$;
+comment on function gnomon.note_plan is 'Notes, for the branch in use, the tables that a statement reads, by what EXPLAIN (VERBOSE, FORMAT JSON) says of it; returns of how many that was news. What functions read within is not in a plan.';
 
 create function gnomon.marks_of(p_branch int) returns setof gnomon.read_mark
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$

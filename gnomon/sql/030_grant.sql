@@ -49,7 +49,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'branch_columns', 'branch_uniques', 'equals', 'plain_equality', 'refuse_collision', 'refuse_duplicate', 'refuse_generated', 'refuse_lost', 'refuse_null', 'write_branch_rows', 'write_branch_triggers', 'write_put']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'check_stale', 'marks_of', 'note_read', 'noted_history', 'own_merges', 'range_columns', 'range_names', 'reads', 'stale_query', 'stale_reads']), 'viewer'
+    'check_stale', 'marks_of', 'note_plan', 'note_read', 'noted_history', 'own_merges', 'range_columns', 'range_names', 'reads', 'stale_query', 'stale_reads']), 'viewer'
   union all
   select 'gnomon', unnest(array['forget_reads']), 'operator'
   union all
