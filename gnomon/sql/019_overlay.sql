@@ -212,7 +212,7 @@ begin
       parts := parts || format('x%s as (insert into %s (branch, alive, was, forked, %s) select $2, o.alive, o.was, o.alive, %s from %2$s o where o.branch = $1)', o.tracked, o.relation, o.target, o.list);
     else
       -- What its first change since then replaced, if that was the branch's own.
-      parts := parts || format('x%s as (insert into %s (branch, alive, was, forked, %s) select $2, coalesce(l.alive, o.alive), o.was, coalesce(l.alive, o.alive), %s from %2$s o left join lateral (select * from gnomon.l%1$s l where l.branch = $1 and %s and l.v > $3 and pg_visible_in_snapshot(l.xid, $4) is not true order by l.v limit 1) l on true where o.branch = $1 and l.own is not false)',
+      parts := parts || format('x%1$s as (insert into %2$s (branch, alive, was, forked, %3$s) select $2, coalesce(l.alive, o.alive), o.was, coalesce(l.alive, o.alive), %4$s from %2$s o left join lateral (select * from gnomon.l%1$s l where l.branch = $1 and %5$s and l.v > $3 and pg_visible_in_snapshot(l.xid, $4) is not true order by l.v limit 1) l on true where o.branch = $1 and l.own is not false)',
         o.tracked, o.relation, o.target, o.past, o.same);
     end if;
   end loop;
