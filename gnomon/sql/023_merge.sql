@@ -454,10 +454,11 @@ begin
         perform gnomon.check_merge(p_merge.branch, p_merge.options, p_merge.first_v - 1);
       end if;
       if dry or result.violations > 0 then
-        raise exception using errcode = 'GN000';
+        -- A code that ends in 000 would stand for all of its class.
+        raise exception using errcode = 'GN099';
       end if;
     exception
-      when sqlstate 'GN000' then
+      when sqlstate 'GN099' then
         failed := result.violations > 0;
       when integrity_constraint_violation then
         failed := true;
