@@ -175,30 +175,29 @@ type decision struct {
 	conflict bool
 }
 
-// decide merges a row: base is what ours was, theirs what stands where it goes to. rules names the strategy of a column.
-func decide(base, ours, theirs modelRow, rules func(column int) string) (d decision) {
+func sameRow(a, b modelRow) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
+
+// decide merges a row: base is what ours was, theirs what stands where it goes to. Where both changed the same the strategy decides: ours, theirs or fail.
+// In a conflict the row is theirs, with what else ours changed.
+func decide(base, ours, theirs modelRow, strategy string) (d decision) {
 	switch {
-	case slices.Equal(ours, base) && (ours == nil) == (base == nil), slices.Equal(ours, theirs) && (ours == nil) == (theirs == nil):
+	case sameRow(ours, base), sameRow(ours, theirs):
 		return decision{row: theirs}
-	case slices.Equal(theirs, base) && (theirs == nil) == (base == nil):
+	case sameRow(theirs, base):
 		return decision{row: ours}
 	case ours == nil || theirs == nil:
-		return decision{row: theirs, conflict: true}
+		if strategy == "ours" {
+			return decision{row: ours}
+		}
+		return decision{row: theirs, conflict: strategy == "fail"}
 	}
 	d.row = slices.Clone(theirs)
 	for i := range ours {
-		if base != nil && ours[i] == base[i] || ours[i] == theirs[i] {
-			continue
-		}
-		if base != nil && theirs[i] == base[i] {
+		switch {
+		case base != nil && ours[i] == base[i] || ours[i] == theirs[i]:
+		case base != nil && theirs[i] == base[i] || strategy == "ours":
 			d.row[i] = ours[i]
-			continue
-		}
-		switch rules(i) {
-		case "ours":
-			d.row[i] = ours[i]
-		case "theirs":
-		default:
+		case strategy == "fail":
 			d.conflict = true
 		}
 	}
@@ -210,43 +209,61 @@ type modelBranch struct {
 	name   string
 	logged bool
 	parent *modelBranch
+	base   modelState // main where it began
 	state  modelState
 	was    modelState // what a merge into main compares with
 	fork   modelState // what a merge into the parent compares with
 }
 
-// A modelMerge is one that was done.
+// A modelMerge is one into main.
 type modelMerge struct {
 	id            int64
-	before, after modelState // of main
+	before, after modelState // main's rows that it wrote
 }
 
-func failRule(int) string { return "fail" }
+// A modelPlan is what a merge is to do.
+type modelPlan struct {
+	changes   []modelChange
+	settled   map[string][]string // keys, by table, that ours changed and that are decided
+	conflicts int
+}
 
-// merge three-way merges the rows that from has otherwise than base into a state of to. It returns that, and for which keys it decided.
-func (m modelSchema) merge(base, from, to modelState, rules func(table string) func(int) string) (result modelState, touched map[string][]string, conflicts int, err error) {
-	var changes []modelChange
-	touched = map[string][]string{}
+// plan merges what ours has otherwise than base into a state. How conflicts are dealt with: fail, partial (rows in conflict are left out) or keep.
+func (m modelSchema) plan(base, ours, into modelState, strategy, conflicts string) (p modelPlan) {
+	p.settled = map[string][]string{}
 	for _, t := range m {
-		keys := maps.Clone(from[t.name])
+		keys := maps.Clone(ours[t.name])
 		maps.Copy(keys, base[t.name])
-		for key := range keys {
-			b, ours, theirs := base[t.name][key], from[t.name][key], to[t.name][key]
-			if slices.Equal(b, ours) && (b == nil) == (ours == nil) {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			b, o, theirs := base[t.name][key], ours[t.name][key], into[t.name][key]
+			if sameRow(b, o) {
 				continue
 			}
-			touched[t.name] = append(touched[t.name], key)
-			d := decide(b, ours, theirs, rules(t.name))
+			d := decide(b, o, theirs, strategy)
 			if d.conflict {
-				conflicts++
+				p.conflicts++
+			} else {
+				p.settled[t.name] = append(p.settled[t.name], key)
 			}
-			if !slices.Equal(d.row, theirs) || (d.row == nil) != (theirs == nil) {
-				changes = append(changes, modelChange{table: t.name, old: theirs, new: d.row})
+			if !sameRow(d.row, theirs) && !(d.conflict && conflicts == "partial") {
+				p.changes = append(p.changes, modelChange{t.name, theirs, d.row})
 			}
 		}
 	}
-	result = to.clone()
-	return result, touched, conflicts, m.apply(result, changes)
+	return p
+}
+
+// settle makes a base what was merged.
+func (p modelPlan) settle(base, ours modelState) {
+	for table, keys := range p.settled {
+		for _, key := range keys {
+			if row := ours[table][key]; row == nil {
+				delete(base[table], key)
+			} else {
+				base[table][key] = row
+			}
+		}
+	}
 }
 
 // branchProgram is a random program on main and branches.
@@ -261,6 +278,7 @@ type branchProgram struct {
 	merges   []*modelMerge
 	places   []modelPlace
 	names    int
+	rotated  bool // takes its time
 	worlds   []branchWorld
 	done     map[string]int // of all programs
 	trace    []string
@@ -637,18 +655,23 @@ func (p *branchProgram) create() {
 	case n < 2 && len(p.branches) > 0:
 		b.parent = rapid.SampledFrom(p.branches).Draw(p.r, "parent")
 		from = "branch:" + b.parent.name
-		b.state, b.was, b.fork = b.parent.state.clone(), b.parent.was.clone(), b.parent.state.clone()
+		b.base, b.state, b.was, b.fork = b.parent.base.clone(), b.parent.state.clone(), b.parent.was.clone(), b.parent.state.clone()
 	case n == 3 && len(p.places) > 0:
 		place := rapid.SampledFrom(p.places).Draw(p.r, "place")
 		from = place.ref
-		b.state, b.was = place.state.clone(), place.state.clone()
+		b.startAt(place.state)
 	default:
-		b.state, b.was = p.main.clone(), p.main.clone()
+		b.startAt(p.main)
 	}
 	if state := p.exec(nil, fmt.Sprintf("select gnomon.create_branch(%s, %s, %t)", literal(b.name), literal(from), b.logged)); state != "" {
 		p.fatal("create")
 	}
 	p.branches = append(p.branches, b)
+}
+
+// startAt makes a state of main what a branch shows, without changes.
+func (b *modelBranch) startAt(s modelState) {
+	b.base, b.state, b.was, b.fork, b.parent = s.clone(), s.clone(), s.clone(), nil, nil
 }
 
 func (p *branchProgram) drop(b *modelBranch) {
@@ -666,7 +689,7 @@ func (p *branchProgram) drop(b *modelBranch) {
 // step does something.
 func (p *branchProgram) step() {
 	pick := func() *modelBranch { return rapid.SampledFrom(p.branches).Draw(p.r, "branch") }
-	do := rapid.SampledFrom([]string{"main", "main", "branch", "branch", "branch", "branch", "branch", "create", "create", "drop", "reset", "rename", "remember", "rotate"}).Draw(p.r, "do")
+	do := rapid.SampledFrom([]string{"main", "main", "branch", "branch", "branch", "branch", "branch", "create", "create", "drop", "reset", "rename", "remember", "rotate", "merge", "merge", "merge into a branch"}).Draw(p.r, "do")
 	p.done[do]++
 	switch {
 	case do == "main":
@@ -677,7 +700,8 @@ func (p *branchProgram) step() {
 		p.ok(p.conn.QueryRow(p.t.Context(), "select gnomon.now()").Scan(&ref))
 		p.places = append(p.places, modelPlace{ref, p.main.clone()})
 		p.trace = append(p.trace, "-- "+ref)
-	case do == "rotate":
+	case do == "rotate" && !p.rotated && rapid.IntRange(0, 3).Draw(p.r, "really") == 0:
+		p.rotated = true
 		if state := p.exec(nil, fmt.Sprintf("select annals.rotate(t.id, 0) from annals.tracked t where t.relation = '%s'::regclass", strings.ReplaceAll(rapid.SampledFrom(p.schema).Draw(p.r, "table").name, "'", "''"))); state != "" {
 			p.fatal("rotate")
 		}
@@ -695,6 +719,16 @@ func (p *branchProgram) step() {
 		p.drop(pick())
 	case do == "reset":
 		p.reset(pick())
+	case do == "merge":
+		p.merge(pick(), nil)
+	case do == "merge into a branch":
+		b, into := pick(), pick()
+		if b.parent != nil && rapid.Bool().Draw(p.r, "into its parent") {
+			into = b.parent
+		}
+		if b != into {
+			p.merge(b, into)
+		}
 	case do == "rename":
 		b := pick()
 		p.names++
@@ -708,6 +742,72 @@ func (p *branchProgram) step() {
 
 // reset takes back what was done on a branch, or moves it elsewhere.
 func (p *branchProgram) reset(b *modelBranch) {
+	to, state := "null", b.base
+	switch n := rapid.IntRange(0, 3).Draw(p.r, "to"); {
+	case n == 0:
+		to, state = "'now'", p.main
+	case n == 1 && len(p.places) > 0:
+		place := rapid.SampledFrom(p.places).Draw(p.r, "place")
+		to, state = literal(place.ref), place.state
+	}
+	if state := p.exec(nil, fmt.Sprintf("select gnomon.reset_branch(%s, %s)", literal(b.name), to)); state != "" {
+		p.fatal("reset")
+	}
+	b.startAt(state)
+}
+
+// merge merges a branch into main, or into another branch.
+func (p *branchProgram) merge(b, into *modelBranch) {
+	p.t.Helper()
+	strategy := rapid.SampledFrom([]string{"fail", "fail", "ours", "theirs"}).Draw(p.r, "strategy")
+	conflicts := rapid.SampledFrom([]string{"fail", "fail", "partial", "keep"}).Draw(p.r, "conflicts")
+	dry := rapid.IntRange(0, 5).Draw(p.r, "dry run") == 0
+	base, target := b.was, "null"
+	if into != nil {
+		target = literal(into.name)
+		if b.parent == into {
+			base = b.fork
+		}
+	}
+	plan := p.schema.plan(base, b.state, p.stateOf(into), strategy, conflicts)
+	next := p.stateOf(into).clone()
+	err := p.schema.apply(next, plan.changes)
+	want := "merged"
+	switch {
+	case dry:
+		want = "dry run"
+	case plan.conflicts > 0 && conflicts == "fail":
+		want = "conflicts"
+	case err != nil:
+		want = "violations"
+	}
+	id, status, found := p.merging(fmt.Sprintf(`select m.merge, m.status, m.conflicts from gnomon.merge(%s, %s, '{"conflicts": "%s", "strategies": {"*": "%s"}, "dry_run": %t}') m`, literal(b.name), target, conflicts, strategy, dry))
+	if status != want || found != plan.conflicts {
+		p.fatal("merge of %s into %s: %s with %d conflicts, want %s with %d: %v", b.name, p.nameOf(into), status, found, want, plan.conflicts, err)
+	}
+	if status == "merged" {
+		if into == nil {
+			p.merges = append(p.merges, &modelMerge{id: id, before: p.main, after: next})
+			p.main = next
+			plan.settle(b.was, b.state)
+		} else {
+			into.state = next
+			if b.parent == into {
+				plan.settle(b.fork, b.state)
+			}
+		}
+	}
+	p.compare(b)
+	p.compare(into)
+}
+
+// merging executes what returns the number of a merge, its status and the number of conflicts.
+func (p *branchProgram) merging(sql string) (id int64, status string, conflicts int) {
+	p.t.Helper()
+	p.trace = append(p.trace, sql)
+	p.ok(p.conn.QueryRow(p.t.Context(), sql).Scan(&id, &status, &conflicts))
+	p.trace[len(p.trace)-1] += fmt.Sprintf(" /* %d: %s, %d conflicts */", id, status, conflicts)
+	return id, status, conflicts
 }
 
 // TestBranchesAreAsTheModel runs random programs on main and on branches, and compares all that they show with a model.
