@@ -15,6 +15,7 @@ import (
 // branchOpening is what has to be set to use a branch.
 type branchOpening struct {
 	Place, Snapshot, Bound, Versions, Checked, Path, Outside, Role string
+	Base                                                           int
 	Tables                                                         map[string]string // views, by the OIDs of their tables
 	Reads                                                          bool              // what is read is noted
 }
@@ -30,9 +31,9 @@ func OnBranch(ctx context.Context, tx pgx.Tx, name string) error {
 func (b *Branch) open(ctx context.Context, db DB) (o branchOpening, err error) {
 	var id int
 	name := b.Name()
-	err = pgtx.QueryRow(ctx, db, []any{&id, &o.Place, &o.Snapshot, &o.Bound, &o.Versions, &o.Checked, &o.Path, &o.Outside, &o.Role, &o.Tables, &o.Reads}, `
-		select (gnomon.branch_named($1)).id, (o.place).coordinate, (o.place).snapshot::text, (o.place).bound::text, gnomon.versions(), o.checked, o.path, o.outside, current_user::text, o.tables, (gnomon.branch_named($1)).reads
-		from gnomon.open_branch($1, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path')) o`, name)
+	err = pgtx.QueryRow(ctx, db, []any{&id, &o.Base, &o.Place, &o.Snapshot, &o.Bound, &o.Versions, &o.Checked, &o.Path, &o.Outside, &o.Role, &o.Tables, &o.Reads}, `
+		select b.id, b.base, (o.place).coordinate, (o.place).snapshot::text, (o.place).bound::text, gnomon.versions(), o.checked, o.path, o.outside, current_user::text, o.tables, b.reads
+		from gnomon.open_branch($1, pg_catalog.current_schemas(false), pg_catalog.current_setting('search_path')) o cross join gnomon.branch_named($1) b`, name)
 	if err != nil {
 		return o, refused(err)
 	}
@@ -70,7 +71,7 @@ func (b *Branch) changed(ctx context.Context, before branchOpening, err error) b
 		return false
 	}
 	o, err := b.open(ctx, b.db)
-	return err == nil && (o.Place != before.Place || o.Versions != before.Versions || o.Outside != before.Outside || o.Role != before.Role)
+	return err == nil && (o.Place != before.Place || o.Checked != before.Checked || o.Versions != before.Versions || o.Outside != before.Outside || o.Role != before.Role)
 }
 
 // Begin begins a transaction on the branch. In the caller's transaction it is a part of that, which [pgx.Tx.Commit] releases and [pgx.Tx.Rollback] takes back;

@@ -121,6 +121,41 @@ var usings = map[string]func(ctx context.Context, b *gnomon.Branch) error{
 		}
 		return nil
 	},
+	"get": func(ctx context.Context, b *gnomon.Branch) error {
+		row, found, err := gnomon.Get[map[string]any](ctx, b, "public.o", 2)
+		if err == nil && (!found || fmt.Sprint(row["n"]) != "2") {
+			return fmt.Errorf("row 2 is %v", row)
+		}
+		if _, found, missed := gnomon.Get[map[string]any](ctx, b, "public.o", 9); found || missed != nil {
+			return fmt.Errorf("row 9 is there, %w", missed)
+		}
+		return err
+	},
+	"get, wrongly": func(ctx context.Context, b *gnomon.Branch) error {
+		if _, _, err := gnomon.Get[map[string]any](ctx, b, "public.o", "no number"); err == nil {
+			return errors.New("no error")
+		}
+		if _, _, err := gnomon.Get[map[string]any](ctx, b, "public.nothing", 1); err == nil {
+			return errors.New("no error")
+		}
+		if _, _, err := gnomon.Get[map[string]any](ctx, b, "public.o", 1, 2); !errors.Is(err, gnomon.ErrInvalid) {
+			return fmt.Errorf("two keys: %w", err)
+		}
+		if _, _, err := gnomon.Get[map[string]any](ctx, b, "pg_catalog.pg_class", 1); !errors.Is(err, gnomon.ErrNotTracked) {
+			return fmt.Errorf("an untracked table: %w", err)
+		}
+		return nil
+	},
+	"list": func(ctx context.Context, b *gnomon.Branch) error {
+		list, err := gnomon.List[map[string]any](ctx, b, "public.o", "where n > $1 order by id", 1)
+		if err == nil && len(list) != 2 {
+			return fmt.Errorf("list is %v", list)
+		}
+		if _, err := gnomon.List[map[string]any](ctx, b, "public.o", "where"); err == nil {
+			return errors.New("no error")
+		}
+		return err
+	},
 	"settings": func(ctx context.Context, b *gnomon.Branch) error {
 		_, err := b.Exec(ctx, "select set_config('gnomon.place', 'x', true), set_config('search_path', 'nowhere', true)")
 		return err

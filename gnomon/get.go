@@ -12,11 +12,23 @@ import (
 	"github.com/annals-db/annals/internal/pgtx"
 )
 
-// Get returns the row of a table that had a key at the place, and false when there was none. The key is given by one value for each of
+// Reader is where [Get] and [List] read: a [Past] or a [Branch].
+type Reader interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	handle() DB
+	readingRow(table string, key []any) Reader // notes that the row of a key is read, where that is asked for
+	pointOf(ctx context.Context, table string) (point, error) // how single rows are read
+	viewOf(ctx context.Context, table string) (string, error) // the view that shows the table
+	reopen(ctx context.Context, err error) bool               // whether err is of what does not hold any more, and was found anew
+	refusal(err error) error
+	gone(table string, cause error) *Error
+}
+
+// Get returns the row of a table that had a key at the place, or has it on the branch, and false when there is none. The key is given by one value for each of
 // its columns, in their order in the index that the key is (for most tables the primary key). T is a struct with a field for
-// each column, as pgx.RowToStructByName takes it, or map[string]any. In most cases it is one round trip, and reads of indexes only. Errors are those of [Past], and
+// each column, as pgx.RowToStructByName takes it, or map[string]any. In most cases it is one round trip, and reads of indexes only. Errors are those of [Past] and [Branch], and
 // [ErrInvalid] for a key of another length; a table that is not tracked is [ErrNotTracked].
-func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, found bool, err error) {
+func Get[T any](ctx context.Context, p Reader, table string, key ...any) (row T, found bool, err error) {
 	for again := false; ; again = true {
 		q, err := p.pointOf(ctx, table)
 		if err != nil {
@@ -29,7 +41,7 @@ func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, 
 		var list []T
 		if q.query == "" {
 			var rows pgx.Rows
-			if rows, err = p.Query(ctx, q.view, key...); err == nil {
+			if rows, err = p.readingRow(table, key).Query(ctx, q.view, key...); err == nil {
 				list, err = pgx.CollectRows(rows, rowTo[T])
 			}
 			// The view may have another name by now, which Query has found out.
@@ -37,10 +49,10 @@ func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, 
 				continue
 			}
 			if pgtx.HasCode(err, "42P01") {
-				err = stale(table, err)
+				err = p.gone(table, err)
 			}
 		} else {
-			err = pgtx.Query(ctx, p.db, func(rows pgx.Rows) (err error) {
+			err = pgtx.Query(ctx, p.handle(), func(rows pgx.Rows) (err error) {
 				list, err = pgx.CollectRows(rows, rowTo[T])
 				return err
 			}, q.query, slices.Concat(key, q.args)...)
@@ -49,9 +61,9 @@ func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, 
 			}
 			// What the statement names is not the caller's: it is gone for good for this transaction.
 			if pgtx.HasCode(err, "42P01", "42703") {
-				err = stale(table, err)
+				err = p.gone(table, err)
 			}
-			err = ofPast(err)
+			err = p.refusal(err)
 		}
 		if err != nil || len(list) == 0 {
 			return row, false, err
@@ -60,9 +72,9 @@ func Get[T any](ctx context.Context, p *Past, table string, key ...any) (row T, 
 	}
 }
 
-// List returns the rows of a table at the place. The rest of the query, which can be empty, comes after the name of the table, such as
+// List returns the rows of a table at the place, or on the branch. The rest of the query, which can be empty, comes after the name of the table, such as
 // "where customer = $1 order by id". T is as for [Get], and so are errors.
-func List[T any](ctx context.Context, p *Past, table, rest string, args ...any) ([]T, error) {
+func List[T any](ctx context.Context, p Reader, table, rest string, args ...any) ([]T, error) {
 	for again := false; ; again = true {
 		view, err := p.viewOf(ctx, table)
 		if err != nil {
@@ -75,7 +87,7 @@ func List[T any](ctx context.Context, p *Past, table, rest string, args ...any) 
 		}
 		// Another view may show the table by now.
 		if again && pgtx.HasCode(err, "42P01") {
-			err = stale(table, err)
+			err = p.gone(table, err)
 		}
 		if err == nil || again || !errors.Is(err, ErrStale) && !pgtx.HasCode(err, "42P01") {
 			return list, err
@@ -89,6 +101,15 @@ type point struct {
 	args     []any  // after the key
 	view     string
 	keyNames []string
+}
+
+// viewQuery reads the row from a view.
+func (q point) viewQuery(view string) string {
+	conditions := make([]string, len(q.keyNames))
+	for i, name := range q.keyNames {
+		conditions[i] = fmt.Sprintf("%s = $%d", pgx.Identifier{name}.Sanitize(), i+1)
+	}
+	return "select * from " + view + " where " + strings.Join(conditions, " and ")
 }
 
 func (p *Past) pointOf(ctx context.Context, table string) (point, error) {
@@ -112,11 +133,7 @@ func (p *Past) pointOf(ctx context.Context, table string) (point, error) {
 	if query != nil {
 		q.query, q.args = *query, []any{o.bound(), o.Snapshot, *version, o.Coordinate[:8], *home}
 	}
-	conditions := make([]string, len(q.keyNames))
-	for i, name := range q.keyNames {
-		conditions[i] = fmt.Sprintf("%s = $%d", pgx.Identifier{name}.Sanitize(), i+1)
-	}
-	q.view = "select * from " + view + " where " + strings.Join(conditions, " and ")
+	q.view = q.viewQuery(view)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.points == nil {
@@ -144,10 +161,16 @@ func (p *Past) viewOf(ctx context.Context, table string) (view string, err error
 	if _, err := pgtx.Exec(ctx, p.db, "select gnomon.history_at($1::text::regclass, gnomon.place_of($2))", table, p.opened.Coordinate); err != nil {
 		return "", refused(err)
 	}
-	return "", stale(table, nil)
+	return "", p.gone(table, nil)
 }
 
-func stale(table string, cause error) *Error {
+func (p *Past) handle() DB { return p.db }
+
+func (p *Past) readingRow(string, []any) Reader { return p }
+
+func (p *Past) refusal(err error) error { return ofPast(err) }
+
+func (p *Past) gone(table string, cause error) *Error {
 	return &Error{Kind: ErrStale, Message: "the history of " + table + " has changed since the past was opened", Hint: "Open it again with At, in another transaction.", Table: table, cause: cause}
 }
 

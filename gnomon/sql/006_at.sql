@@ -190,10 +190,10 @@ comment on column gnomon.point.home is 'What has to hold: which database it is. 
 comment on column gnomon.point.query is 'The statement: its parameters are the key, bound, snapshot, version, marker and home. Null where views have to be read.';
 comment on column gnomon.point.key_names is 'Columns of the key.';
 
-create function gnomon.point_at(p_table regclass, p_coordinate text, p_names text default 'present') returns gnomon.point
+create function gnomon.point_at(p_table regclass, p_coordinate text, p_names text default 'present', p_branch int default null) returns gnomon.point
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-  r gnomon.point := gnomon.point_of(p_table, p_coordinate);
+  r gnomon.point := gnomon.point_of(p_table, p_coordinate, p_branch);
 begin
   if row_security_active(p_table) or pg_is_in_recovery() then -- the marker cannot be read on a standby
     r.query := null;
@@ -203,7 +203,7 @@ begin
   end if;
   return r;
 end $$;
-comment on function gnomon.point_at is 'How the caller reads single rows of a table at a coordinate.';
+comment on function gnomon.point_at is 'How the caller reads single rows of a table at a coordinate, or on a branch whose base that is.';
 
 create function gnomon.point_before(p_point gnomon.point, p_coordinate text) returns gnomon.point
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -220,7 +220,7 @@ begin
 end $$;
 comment on function gnomon.point_before is 'The same for who reads columns under the names that they had then.';
 
-create function gnomon.point_of(p_table regclass, p_coordinate text) returns gnomon.point
+create function gnomon.point_of(p_table regclass, p_coordinate text, p_branch int default null) returns gnomon.point
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   p gnomon.place := gnomon.place_of(p_coordinate);
@@ -245,16 +245,21 @@ begin
   end if;
   r.home := gnomon.home();
   r.query := (
-    select format('select %s from (select * from ((select %s, h.op from gnomon.h%s_%s_entries h where %s and h.v operator(pg_catalog.>) $%s and not pg_catalog.pg_visible_in_snapshot(h.xid, $%s::pg_catalog.pg_snapshot) order by h.v limit 1)'
+    select format('select %s from (select * from (%s(select %s, h.op from gnomon.h%s_%s_entries h where %s and h.v operator(pg_catalog.>) $%s and not pg_catalog.pg_visible_in_snapshot(h.xid, $%s::pg_catalog.pg_snapshot) order by h.v limit 1)'
       || ' union all (select %s, ''u'' from %s%s t where %s)) a limit 1) q where q.op operator(pg_catalog.<>) ''i'' and q.op operator(pg_catalog.<>) ''n'''
       || ' and (select case when exists (select from gnomon.validity y where y.id operator(pg_catalog.=) %s and y.version operator(pg_catalog.=) $%s)'
-      || ' and exists (select from gnomon.marker m where m.marker operator(pg_catalog.=) $%s::pg_catalog.text) and gnomon.home() operator(pg_catalog.=) $%s::pg_catalog.text then true else gnomon.refuse_stale(%s) end)',
-      string_agg(format('q.c%s as %I', c.n, c.name), ', ' order by c.position), string_agg(format('h.c%s', c.n), ', ' order by c.position), t.id, (select x.generation from gnomon.history x where x.tracked = t.id),
+      || ' and exists (select from gnomon.marker m where m.marker operator(pg_catalog.=) $%s::pg_catalog.text) and gnomon.home() operator(pg_catalog.=) $%s::pg_catalog.text%s then true else gnomon.refuse_stale(%s) end)',
+      string_agg(format('q.c%s as %I', c.n, c.name), ', ' order by c.position),
+      -- What the branch changed comes first.
+      case when p_branch is not null then format('(select %s, case when o.alive then ''u''::"char" else ''i''::"char" end as op from gnomon.h%s_%s_changed o where o.branch operator(pg_catalog.=) $%s and %s) union all ',
+        string_agg(format('o.%s%s as c%2$s', case when c.is_key then 'k' else 'c' end, c.n), ', ' order by c.position), t.id, (select x.generation from gnomon.history x where x.tracked = t.id), size + 6,
+        (select string_agg(format('o.k%s %s $%s', u.n, annals.key_operator(t.id, u.i::int), u.i), ' and ' order by u.i) from unnest(t.key) with ordinality u (n, i))) end,
+      string_agg(format('h.c%s', c.n), ', ' order by c.position), t.id, (select x.generation from gnomon.history x where x.tracked = t.id),
       (select string_agg(format('h.c%s %s $%s', u.n, annals.key_operator(t.id, u.i::int), u.i), ' and ' order by u.i) from unnest(t.key) with ordinality u (n, i)), size + 1, size + 2,
       string_agg(c.source, ', ' order by c.position), case when t.partitioned then '' else 'only ' end, t.relation,
       (select string_agg(format('t.%I %s $%s', k.name, annals.key_operator(t.id, u.i::int), u.i), ' and ' order by u.i) from unnest(t.key) with ordinality u (n, i) join annals.tracked_column k on k.tracked = t.id and k.n = u.n),
-      t.id, size + 3, size + 4, size + 5, t.id)
+      t.id, size + 3, size + 4, size + 5, case when p_branch is not null then format(' and exists (select from gnomon.standing b where b.id operator(pg_catalog.=) $%s and b.base operator(pg_catalog.=) $%s)', size + 6, size + 7) end, t.id)
     from gnomon.past_columns(t.id, h.shape) with ordinality c (n, name, type, "collate", source, is_key, position));
   return r;
 end $$;
-comment on function gnomon.point_of is 'How single rows of a table are read at a coordinate by who may read all of it.';
+comment on function gnomon.point_of is 'How single rows of a table are read at a coordinate by who may read all of it; on a branch, its number and how often its base was moved are further parameters.';

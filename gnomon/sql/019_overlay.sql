@@ -139,6 +139,26 @@ begin
 end $$;
 comment on function gnomon.make_overlay is 'Makes the overlay of a table, or brings it up to date; false when the table has another key now than the rows in it.';
 
+create view gnomon.standing as select b.id, b.base from gnomon.branch b where not exists (select from gnomon.confined);
+comment on view gnomon.standing is 'What changes when the base of a branch is moved, see gnomon.point_of.';
+comment on column gnomon.standing.id is 'The branch.';
+comment on column gnomon.standing.base is 'How often its base was moved.';
+grant select on gnomon.standing to public;
+
+create function gnomon.write_changed(p_tracked int) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  t annals.tracked;
+  name text := format('gnomon.h%s_%s_changed', p_tracked, (select x.generation from gnomon.history x where x.tracked = p_tracked));
+begin
+  select * into t from annals.tracked x where x.id = p_tracked;
+  execute format('create view %s%s as select * from gnomon.o%s o where case when has_table_privilege(%s::oid, ''select'') and not row_security_active(%4$s::oid) then true else gnomon.refuse_branch(%3$s) end',
+    name, case when (select c.relrowsecurity from pg_class c where c.oid = t.relation) then ' with (security_barrier = true)' else '' end, p_tracked, t.relation::oid);
+  execute format('comment on view %s is %L', name, format('What branches changed of %s, for those who may read all of the table.', t.relation));
+  perform gnomon.mirror_rights(t.relation, name);
+end $$;
+comment on function gnomon.write_changed is 'Writes the view of changed rows that reads of single rows use.';
+
 create function gnomon.drop_overlay(p_tracked int) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin

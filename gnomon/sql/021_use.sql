@@ -56,7 +56,7 @@ declare
   before text[];
 begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) p_outside or current_user operator(pg_catalog.<>) p_role
-     or not gnomon.branch_holds(p_branch, p_name, p_place, p_versions) or gnomon.astray(pg_catalog.current_schemas(false)) is not null then
+     or not gnomon.branch_holds(p_branch, p_name, p_checked, p_versions) or not gnomon.holds(p_place) or gnomon.astray(pg_catalog.current_schemas(false)) is not null then
     return null;
   end if;
   before := array[p_outside, coalesce(pg_catalog.current_setting('gnomon.branch', true), ''), coalesce(pg_catalog.current_setting('gnomon.place', true), ''), coalesce(pg_catalog.current_setting('gnomon.snapshot', true), ''),
@@ -68,15 +68,6 @@ begin
   return before;
 end $$;
 comment on function gnomon.enter_branch is 'Sets for this transaction what gnomon.open_branch found earlier, and returns what was set before; null if it does not hold any more.';
-
-create function gnomon.begin_branch(p_branch int, p_name text, p_place text, p_versions text, p_checked text, p_path text, p_outside text, p_role text) returns void
-language plpgsql volatile as $$
-begin
-  if gnomon.enter_branch(p_branch, p_name, p_place, p_versions, p_checked, p_path, p_outside, p_role) is null then
-    perform gnomon.refuse('GN008', pg_catalog.format('branch %L, or the history of a table, has changed since the branch was put to use', p_name), 'Put it to use again.', pg_catalog.jsonb_build_object('branch', p_name));
-  end if;
-end $$;
-comment on function gnomon.begin_branch is 'The same, with an error if it does not hold any more: for who sends it along with BEGIN.';
 
 create function gnomon.resume(p_before text[]) returns void
 language plpgsql volatile as $$
@@ -91,10 +82,10 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$ begin return (select concat(count(*), '/', sum(t.version)) from annals.tracked t); end $$;
 comment on function gnomon.versions is 'What changes whenever a history does, or how it is read.';
 
-create function gnomon.branch_holds(p_branch int, p_name text, p_coordinate text, p_versions text) returns boolean
+create function gnomon.branch_holds(p_branch int, p_name text, p_checked text, p_versions text) returns boolean
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  return gnomon.versions() = p_versions and exists (select from gnomon.branch b where b.id = p_branch and b.name = p_name and split_part(p_coordinate, '/', 2) = b.snapshot::text and gnomon.may_use(b.id, b.name));
+  return gnomon.versions() = p_versions and exists (select from gnomon.branch b where b.id = p_branch and b.name = p_name and strpos(p_checked, concat(' b', b.id, '.', b.base, ' ')) > 0 and gnomon.may_use(b.id, b.name));
 end $$;
 comment on function gnomon.branch_holds is 'Whether a branch has the name and the base that it had, and all histories are what they were.';
 

@@ -40,7 +40,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'after_ddl', 'before_ddl', 'check_confinements', 'confine', 'confinement_gaps', 'drop_empty_loans', 'drop_loans', 'hidden_columns', 'release', 'roles_of', 'write_loans']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'begin_branch', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branch_past', 'branch_place', 'branches', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'resume', 'use', 'versions', 'overlay_columns']), 'viewer'
+    'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branch_past', 'branch_place', 'branches', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'resume', 'use', 'versions', 'overlay_columns']), 'viewer'
   union all
   select 'gnomon', unnest(array[
     'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'hold_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
@@ -71,7 +71,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'refuse_write']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'write_open']), 'owner'
+    'write_changed', 'write_open']), 'owner'
   union all
   select 'gnomon', unnest(array[
     'changed_at', 'merge_json', 'no_table', 'refuse_merge', 'strategies', 'suits', 'union_arrays']), 'viewer'
