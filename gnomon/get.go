@@ -16,7 +16,7 @@ import (
 type Reader interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	handle() DB
-	readingRow(table string, key []any) Reader // notes that the row of a key is read, where that is asked for
+	readingRow(table string, key []any) Reader                // notes that the row of a key is read, where that is asked for
 	pointOf(ctx context.Context, table string) (point, error) // how single rows are read
 	viewOf(ctx context.Context, table string) (string, error) // the view that shows the table
 	reopen(ctx context.Context, err error) bool               // whether err is of what does not hold any more, and was found anew
