@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 // installed returns a Gnomon in a fresh database, and its pool.
 func installed(t testing.TB) (*gnomon.Gnomon, *pgxpool.Pool) {
 	t.Helper()
-	pool := pgserver.Pool(t)
-	ok(t, gnomon.Install(t.Context(), pool))
+	pool := pgserver.Copy(t, "gnomon", func(ctx context.Context, db *pgxpool.Pool) error { return gnomon.Install(ctx, db) })
 	return gnomon.New(pool), pool
 }
 

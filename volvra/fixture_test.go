@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 // installed returns a Volvra in a fresh database, and its pool.
 func installed(t testing.TB) (*volvra.Volvra, *pgxpool.Pool) {
 	t.Helper()
-	pool := pgserver.Pool(t)
-	ok(t, volvra.Install(t.Context(), pool))
+	pool := pgserver.Copy(t, "volvra", func(ctx context.Context, db *pgxpool.Pool) error { return volvra.Install(ctx, db) })
 	return volvra.New(pool), pool
 }
 

@@ -29,9 +29,13 @@ var replaySQL string
 // installed returns a pool on a fresh database with the schema annals, and beside it the schema replay, which compares.
 func installed(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	pool := pgserver.Pool(t)
-	install(t, pool)
-	return pool
+	return pgserver.Copy(t, "history", func(ctx context.Context, db *pgxpool.Pool) error {
+		if err := history.Install(ctx, db); err != nil {
+			return err
+		}
+		_, err := db.Exec(ctx, replaySQL)
+		return err
+	})
 }
 
 func install(t testing.TB, db pgtx.DB) {

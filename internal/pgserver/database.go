@@ -15,10 +15,16 @@ var ErrNotCreated = errors.New("pgserver: refused to drop a database that was no
 
 // CreateDatabase makes an empty database and returns its name, which no other database of the server has or had.
 func (s *Server) CreateDatabase(ctx context.Context) (name string, err error) {
-	name = unique("annals")
 	// template0 holds nothing but PostgreSQL's own, whatever the server's owner put into template1, and nobody
-	// can be connected to it. To copy its files is quicker than to log their content.
-	sql := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize() + " TEMPLATE template0 STRATEGY file_copy"
+	// can be connected to it.
+	return s.CopyDatabase(ctx, "template0")
+}
+
+// CopyDatabase makes a database that holds what another one does, to which nobody may be connected, and returns its name.
+func (s *Server) CopyDatabase(ctx context.Context, from string) (name string, err error) {
+	name = unique("annals")
+	// To copy its files is quicker than to log their content.
+	sql := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize() + " TEMPLATE " + pgx.Identifier{from}.Sanitize() + " STRATEGY file_copy"
 	if err := s.admin(ctx, sql); err != nil {
 		return "", fmt.Errorf("pgserver: create a database: %w", err)
 	}
