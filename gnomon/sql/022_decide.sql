@@ -21,15 +21,21 @@ comment on column gnomon.strategy.function is 'The function: it is given base, o
 comment on index gnomon.strategy_column is 'A column has one strategy.';
 
 create function gnomon.merge_columns(p_tracked int) returns table (n int, name name, type text, type_oid oid, quick boolean, key_position int, generated boolean, late_v bigint, source text)
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select c.n, c.name, c.type, v.type,
-         -- Of these types equal values have equal images, and comparing them is cheaper than comparing images.
-         v.type in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype, 'bool'::regtype, 'uuid'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'bytea'::regtype)
-           or v.type in ('text'::regtype, 'varchar'::regtype) and (select l.collisdeterministic from pg_attribute a join pg_collation l on l.oid = a.attcollation where a.attrelid = t.relation and a.attnum = k.attnum),
-         array_position(t.key, c.n), k.generated, case when not exists (select from annals.segment g where g.tracked = t.id and k.n = any (g.columns) and g.number = (select min(x.number) from annals.segment x where x.tracked = t.id)) then k.added_v end, c.source
-  from annals.tracked t cross join lateral gnomon.overlay_columns(t.id) c join annals.tracked_column k on k.tracked = t.id and k.n = c.n join annals.view_columns(t.id) v on v.n = c.n
-  where t.id = p_tracked and c.source is not null and (not k.generated or c.is_key) order by c.n
-$$;
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query select c.n, c.name, format_type(o.atttypid, o.atttypmod), o.atttypid,
+           -- Of these types equal values have equal images, and comparing them is cheaper than comparing images.
+           o.atttypid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype, 'bool'::regtype, 'uuid'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'bytea'::regtype)
+             or o.atttypid in ('text'::regtype, 'varchar'::regtype) and (select l.collisdeterministic from pg_collation l where l.oid = o.attcollation),
+           array_position(t.key, c.n), c.generated,
+           case when not exists (select from annals.segment g where g.tracked = t.id and c.n = any (g.columns) and g.number = (select min(x.number) from annals.segment x where x.tracked = t.id)) then c.added_v end,
+           format('t.%I%s', a.attname, case when a.atttypid <> o.atttypid then '::' || format_type(o.atttypid, o.atttypmod) else '' end)
+    from annals.tracked t join annals.tracked_column c on c.tracked = t.id and c.gone_v is null and not c.excluded and (not c.generated or c.n = any (t.key))
+    join pg_attribute o on o.attrelid = to_regclass('gnomon.o' || t.id) and o.attname = case when c.n = any (t.key) then 'k' else 'c' end || c.n and not o.attisdropped
+    join pg_attribute a on a.attrelid = t.relation and a.attnum = c.attnum and not a.attisdropped
+    where t.id = p_tracked order by c.n;
+end $$;
 comment on function gnomon.merge_columns is 'Columns that a merge decides, and those of the key. late_v: rows that a branch changed at an earlier position know nothing of the column.';
 
 create function gnomon.gone_columns(p_tracked int) returns table (n int, name name)

@@ -403,6 +403,7 @@ declare
   written bigint;
   outer_settings text[];
   names text[] := array['gnomon.branch', 'gnomon.place', 'gnomon.snapshot', 'gnomon.bound', 'gnomon.checked', 'gnomon.outside', 'gnomon.merging', 'gnomon.resolving', 'search_path'];
+  violations jsonb := '[]';
   failed boolean;
   failure text;
   code text;
@@ -439,6 +440,12 @@ begin
     result.status := case when dry then 'dry run' when result.conflicts > 0 and policy = 'fail' then 'conflicts' else 'merged' end;
     failed := false;
     exit when result.status = 'conflicts' or result.inserted + result.updated + result.deleted = 0;
+    -- What PostgreSQL would find only when the transaction ends.
+    violations := gnomon.find_violations(tables, prefix, views, true);
+    if violations <> '[]' then
+      violations := gnomon.find_violations(tables, prefix, views, false);
+      exit;
+    end if;
     begin
       written := 0;
       for statement in select * from gnomon.merge_statements(tables, prefix, views) loop
@@ -449,17 +456,16 @@ begin
         raise exception using errcode = 'GN022', message = format('%s of %s rows were not written: a trigger or row-level security kept them from it', result.inserted + result.updated + result.deleted - written, result.inserted + result.updated + result.deleted),
           hint = 'Nothing was merged.', detail = '{"reason": "not written"}';
       end if;
-      result.violations := gnomon.find_violations(p_merge.id, tables, prefix, views, true);
-      if result.violations = 0 and p_merge.kind = 'merge' and p_merge.into_branch is null then
+      if p_merge.kind = 'merge' and p_merge.into_branch is null then
         perform gnomon.check_merge(p_merge.branch, p_merge.options, p_merge.first_v - 1);
       end if;
-      if dry or result.violations > 0 then
+      if dry then
         -- A code that ends in 000 would stand for all of its class.
         raise exception using errcode = 'GN099';
       end if;
     exception
       when sqlstate 'GN099' then
-        failed := result.violations > 0;
+        null;
       when integrity_constraint_violation then
         failed := true;
         code := sqlstate;
@@ -470,8 +476,8 @@ begin
     if code is not null and attempt = 1 then
       code := null;
     else
-      result.violations := gnomon.find_violations(p_merge.id, tables, prefix, views, false);
-      exit when result.violations > 0;
+      violations := gnomon.find_violations(tables, prefix, views, false);
+      exit when violations <> '[]';
       if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = '40001', message = 'could not serialize access due to concurrent changes of rows that are merged';
       end if;
@@ -483,7 +489,8 @@ begin
       execute format('drop table pg_temp.%I', prefix || t.tracked);
     end loop;
   end loop;
-  if failed then
+  if violations <> '[]' then
+    result.violations := gnomon.note_violations(p_merge.id, violations);
     result.status := case when dry then 'dry run' else 'violations' end;
   end if;
   for t in select (x.value->>'tracked')::int as tracked, (x.value->>'conflict')::bigint as conflicts from jsonb_array_elements(tables) x loop
@@ -521,3 +528,84 @@ begin
   return gnomon.run_merge(m);
 end $$;
 comment on function gnomon.merge is 'Merges a branch into main, or into another branch (p_into), by what each side changed since their base, column by column. Options: conflicts (fail: nothing is written when there are any; partial: rows in conflict stay on the branch, and the others are merged; keep: all is merged but the columns in conflict, which stay as they are), strategies ({table: {column: strategy, "*": strategy}, "*": strategy}, see gnomon.set_strategy), tables, keys ({table: [key, ...]}), dry_run and no_stale_reads. Where conflicts or violated constraints stand in the way nothing is written, and the result says so: gnomon.conflicts and gnomon.violations list them. What is merged already is not merged again.';
+
+create function gnomon.merge_of(p_merge bigint) returns gnomon.merged
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  m gnomon.merged;
+begin
+  select * into m from gnomon.merged x where x.id = p_merge;
+  if not found or m.branch_name is not null and not gnomon.may_use(m.branch, m.branch_name) then
+    perform gnomon.refuse('GN024', format('there is no merge %s', coalesce(p_merge::text, 'null')), 'gnomon.merges() lists them.', jsonb_build_object('merge', p_merge));
+  end if;
+  return m;
+end $$;
+comment on function gnomon.merge_of is 'The merge of a number; an error when there is none, or none that the session may see.';
+
+create function gnomon.merges(p_branch text default null) returns table (merge bigint, kind text, branch text, "into" text, status text, at timestamptz, login name, transaction text, inserted bigint, updated bigint, deleted bigint, already bigint, conflicts bigint, violations bigint, tables jsonb, undoes bigint, undone_by bigint)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select m.id, m.kind, m.branch_name, m.into_name, m.status, m.at, m.login, m.epoch || ':' || m.xid, m.inserted, m.updated, m.deleted, m.already, m.conflicts, m.violations, m.report, m.undoes, m.undone_by
+  from gnomon.merged m where (p_branch is null or m.branch_name = p_branch) and (m.branch_name is null or gnomon.may_use(m.branch, m.branch_name)) order by m.id
+$$;
+comment on function gnomon.merges is 'Merges, their undoing and refreshes, of a branch or all, the oldest first: also those that were refused, and dry runs.';
+
+create function gnomon.conflicts(p_merge bigint) returns table ("table" text, key text[], kind text, "column" text, base jsonb, branch jsonb, main jsonb, choice text, in_base boolean, on_branch boolean, on_main boolean)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select c.relation, c.key, c.kind, x.name, c.base->x.name, c.branch->x.name, c.main->x.name, c.choice, c.base is not null, c.branch is not null, c.main is not null
+  from gnomon.conflict c left join lateral unnest(c.columns) with ordinality x (name, i) on true
+  where c.merge = (gnomon.merge_of(p_merge)).id and has_table_privilege(session_user, to_regclass(c.relation), 'select') order by c.relation, c.key, c.v, x.i
+$$;
+comment on function gnomon.conflicts is 'What a merge could not decide: for each column in conflict its values in the base, on the branch and where it was to be merged, as JSON (null where there is no row), and how it was resolved.';
+
+create function gnomon.merge_rows(p_merge bigint) returns table ("table" text, key text[], operation text, columns text[], old jsonb, new jsonb)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  m gnomon.merged := gnomon.merge_of(p_merge);
+  t record;
+begin
+  if m.into_branch is not null then
+    perform gnomon.refuse('GN020', 'what a merge into a branch wrote is not kept', 'The differences of the branch tell what it has changed.', jsonb_build_object('reason', 'branch'));
+  end if;
+  if m.status <> 'merged' then
+    return;
+  end if;
+  for t in select * from gnomon.wrote(m.id) loop
+    return query execute t.query;
+  end loop;
+end $$;
+comment on function gnomon.merge_rows is 'The rows of main that a merge wrote, as they were before and after it, from history.';
+
+create function gnomon.resolve(p_merge bigint, p_table regclass, p_key text[], p_choice text, p_values jsonb default null) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  m gnomon.merged := gnomon.merge_of(p_merge);
+  n bigint;
+begin
+  if coalesce(p_choice, '') not in ('ours', 'theirs', 'value') or p_choice <> 'value' and p_values is not null then
+    perform gnomon.refuse('GN006', format('a conflict is not resolved by %L', coalesce(p_choice, '')), 'Say ours (the branch), theirs (where it is merged into), or value with the values of columns (null: the row goes).');
+  end if;
+  perform gnomon.refuse('GN006', format('%s has no column %I that merges decide', p_table, k), 'Key columns and generated ones are not decided.', jsonb_build_object('table', p_table::text, 'column', k))
+    from jsonb_object_keys(p_values) k where not exists (select from gnomon.merge_columns(gnomon.present_history(p_table)) c where c.name = k and c.key_position is null);
+  if not has_table_privilege(session_user, p_table, 'select') then
+    perform gnomon.refuse('42501', format('permission denied for %s', p_table), 'It takes SELECT on the table.', jsonb_build_object('table', p_table::text));
+  end if;
+  update gnomon.conflict c set choice = p_choice, "values" = p_values, resolved_at = clock_timestamp(), resolved_by = session_user where c.merge = p_merge and c.relation = p_table::text and c.key = p_key;
+  get diagnostics n = row_count;
+  if n = 0 then
+    perform gnomon.refuse('GN006', format('merge %s has no conflict of %s in %s', p_merge, p_key, p_table), 'gnomon.conflicts lists them.', jsonb_build_object('table', p_table::text, 'merge', p_merge));
+  end if;
+end $$;
+comment on function gnomon.resolve is 'Says how a conflict of a refused merge is to be decided: ours, theirs, or value, with values of columns (the others stay as they are; without any the row goes). gnomon.finish_merge then merges.';
+
+create function gnomon.finish_merge(p_merge bigint) returns gnomon.merge_result
+language plpgsql volatile as $$
+declare
+  m gnomon.merged := gnomon.merge_of(p_merge);
+begin
+  if m.kind <> 'merge' or m.status <> 'conflicts' and not (m.status = 'merged' and m.conflicts > 0) then
+    perform gnomon.refuse('GN006', format('merge %s waits for nothing: %s', m.id, m.status), 'Merge the branch again.', jsonb_build_object('merge', m.id));
+  end if;
+  return gnomon.run_merge(gnomon.begin_merge('merge', m.branch_name, m.into_name, m.options), m.id);
+end $$;
+comment on function gnomon.finish_merge is 'Merges anew what a merge was about, with its conflicts as they were resolved. A resolution holds as long as the row that it is merged into is what it was; what has become a conflict since is one. Where any is left the result says so, and they are listed under its number.';
