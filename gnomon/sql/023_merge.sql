@@ -168,7 +168,7 @@ begin
 end $$;
 comment on function gnomon.parents_first is 'Tables in the order in which foreign keys let rows be inserted.';
 
-create function gnomon.check_merge_options(p_options jsonb) returns void
+create function gnomon.check_merge_options(p_kind text, p_options jsonb) returns void
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   name text;
@@ -180,7 +180,7 @@ begin
   if name is not null then
     perform gnomon.refuse('GN006', format('a merge has no option %L', name), 'It has conflicts (fail, partial, keep), strategies, tables, keys, dry_run and no_stale_reads.');
   end if;
-  if coalesce(p_options->>'conflicts', 'fail') not in ('fail', 'partial', 'keep') then
+  if coalesce(p_options->>'conflicts', 'fail') not in ('fail', 'partial', 'keep') and p_kind <> 'undo' then
     perform gnomon.refuse('GN006', format('conflicts cannot be dealt with by %L', p_options->>'conflicts'), 'Say fail (nothing is merged), partial (the other rows are), or keep (all but the columns in conflict is).');
   end if;
   for name in select jsonb_array_elements_text(p_options->'tables') union all select jsonb_object_keys(p_options->'keys') union all select k from jsonb_object_keys(p_options->'strategies') k where k <> '*' loop
@@ -205,7 +205,7 @@ declare
   target gnomon.branch;
   id int;
 begin
-  perform gnomon.check_merge_options(p_options);
+  perform gnomon.check_merge_options(p_kind, p_options);
   if p_branch is not null then
     b := gnomon.branch_named(p_branch);
   end if;
@@ -238,7 +238,7 @@ declare
 begin
   select string_agg(case when c.is_key then 'o.k' || c.n when forked then format('case when o.forked is null then o.b%1$s else o.f%1$s end as b%1$s, o.c%1$s', c.n) else format('o.b%1$s, o.c%1$s', c.n) end, ', ' order by c.n) into columns
     from (select m.n, m.key_position is not null as is_key from gnomon.merge_columns(p_tracked) m union all select g.n, false from gnomon.gone_columns(p_tracked) g) c;
-  return format('(select o.v, o.at, %s as was, o.alive, %s from gnomon.h%s_%s_overlay o where (o.was or o.alive)%s)', case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end, columns, p_tracked,
+  return format('(select o.v, o.at, %1$s as was, o.alive, %2$s from gnomon.h%3$s_%4$s_overlay o where (%1$s or o.alive)%5$s)', case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end, columns, p_tracked,
     (select h.generation from gnomon.history h where h.tracked = p_tracked), ' and ' || gnomon.merge_filter(p_tracked, p_merge.options, 'o'));
 end $$;
 comment on function gnomon.merge_source is 'SQL: the rows that a branch changed, as gnomon.decide_query takes them.';
@@ -275,7 +275,7 @@ begin
   select * into m from gnomon.merged x where x.id = p_merge;
   for o in select * from gnomon.overlays() loop
     select * into t from annals.tracked x where x.id = o.tracked;
-    execute format('select exists (select from %s o where o.branch = $1 and (o.was or o.alive))', o.relation) into found using m.branch;
+    execute format('select exists (select from %s o where o.branch = $1 and (o.was or o.alive or o.forked))', o.relation) into found using m.branch;
     continue when not found or m.options ? 'tables' and t.relation is not null and not exists (select from jsonb_array_elements_text(m.options->'tables') n where to_regclass(n) = t.relation) and gnomon.merge_filter(t.id, m.options, 'o') is null;
     continue when gnomon.merge_filter(t.id, m.options, 'o') = 'false';
     if t.ended_v is not null or not exists (select from pg_class c where c.oid = t.relation) then
@@ -372,7 +372,7 @@ begin
   end if;
   select string_agg(format(', %s%s = o.c%2$s', case when forked then 'f' else 'b' end, c.n), ''), string_agg(format('pg_catalog.record_image_ne(row(o.c%s), row(o.%s%1$s))', c.n, case when forked then 'f' else 'b' end), ' or ') into assigned, differs
     from (select x.n from gnomon.merge_columns(p_tracked) x where x.key_position is null union all select g.n from gnomon.gone_columns(p_tracked) g) c;
-  execute format('update gnomon.o%1$s o set %2$s = o.alive%3$s where o.branch = $1 and (o.was or o.alive) and (o.%2$s is distinct from o.alive%4$s)%5$s%6$s', p_tracked, case when forked then 'forked' else 'was' end, coalesce(assigned, ''), coalesce(' or ' || differs, ''),
+  execute format('update gnomon.o%1$s o set %2$s = o.alive%3$s where o.branch = $1 and (o.%2$s is distinct from o.alive%4$s)%5$s%6$s', p_tracked, case when forked then 'forked' else 'was' end, coalesce(assigned, ''), coalesce(' or ' || differs, ''),
     coalesce(' and ' || gnomon.merge_filter(p_tracked, m.options, 'o'), ''), case when p_except <> '{}' then ' and o.v not in (select unnest($2))' else '' end) using m.branch, p_except;
 end $$;
 comment on function gnomon.settle_merge is 'Notes on the branch what was merged, so that it is not merged again and later changes are told apart from it.';
@@ -514,7 +514,15 @@ end $$;
 comment on function gnomon.run_merge is 'Decides the rows of a merge, and writes them.';
 
 create function gnomon.plan_tables(p_merge gnomon.merged, p_views jsonb, p_resolves boolean) returns table (tracked int, relation text, query text)
-language sql stable as $$ select * from gnomon.merge_tables((p_merge).id, current_user, p_views, p_resolves) $$;
+language plpgsql stable as $$
+#variable_conflict use_column
+begin
+  if p_merge.kind = 'undo' then
+    return query select * from gnomon.undo_tables(p_merge.id, current_user);
+  else
+    return query select * from gnomon.merge_tables(p_merge.id, current_user, p_views, p_resolves);
+  end if;
+end $$;
 comment on function gnomon.plan_tables is 'The tables that a merge or its undoing is about, and the statements that decide their rows.';
 
 create function gnomon.merge(p_branch text, p_into text default null, p_options jsonb default '{}') returns gnomon.merge_result
