@@ -440,7 +440,7 @@ begin
       from pg_attribute a left join gnomon.former_columns(p_tracked, p_shape, p_era) f on f.name = a.attname
       where a.attrelid = (select format('%I.%I', x.schema_name, x.view_name)::regclass from gnomon.route x where x.tracked = p_tracked and x.kind = p_kind and x.shape = p_shape and x.guarded = p_guarded and x.era is null order by x.id limit 1) and a.attnum > 0), query, t.table_name);
   end if;
-  execute format('create view %I.%I%s as %s', r.schema_name, r.view_name, case when (select c.relrowsecurity from pg_class c where c.oid = t.relation) then ' with (security_barrier = true)' else '' end, query);
+  execute format('create view %I.%I%s as %s', r.schema_name, r.view_name, case when p_kind = 'branch' and p_guarded or (select c.relrowsecurity from pg_class c where c.oid = t.relation) then ' with (security_barrier = true)' else '' end, query);
   execute format('comment on view %I.%I is %L', r.schema_name, r.view_name, format('%I.%I at the place that gnomon.at set.', t.schema_name, t.table_name));
   if p_kind <> 'branch' or not p_guarded then
     perform gnomon.mirror_rights(t.relation, format('%I.%I', r.schema_name, r.view_name));

@@ -251,6 +251,8 @@ declare
   return new;
 end $body$, declared, p_tracked, deleting, before, inserting, same_key, updating));
   execute format('comment on function gnomon.h%s_put is %L', p_tracked, format('Writes changes of %I.%I on a branch.', t.schema_name, t.table_name));
+  -- As a trigger of a table of his own somebody could give it rows that he made up.
+  execute format('revoke all on function gnomon.h%s_put() from public', p_tracked);
 end $$;
 comment on function gnomon.write_put is 'Writes the trigger function that writes a table''s rows on branches.';
 

@@ -494,7 +494,7 @@ comment on function gnomon.withdraw_request is 'Withdraws a change request; the 
 create function gnomon.change_requests(p_state text default null, p_request int default null)
 returns table (id int, branch text, target text, title text, purpose text, policy text, options jsonb, login name, at timestamptz, state text, approvals bigint, counts jsonb, branch_state text, closed_at timestamptz, closed_by name, merge bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select q.id, coalesce(b.name, q.branch_name), q.target, q.title, q.purpose, q.policy, q.options, q.login, q.at, s.state, s.approvals, coalesce(q.counts, gnomon.branch_counts(q.branch)), gnomon.branch_state(q.branch), q.closed_at, q.closed_by, q.merge
+  select q.id, coalesce(b.name, q.branch_name), case when gnomon.may_use(null, q.target) then q.target end, q.title, q.purpose, q.policy, q.options, q.login, q.at, s.state, s.approvals, coalesce(q.counts, gnomon.branch_counts(q.branch)), gnomon.branch_state(q.branch), q.closed_at, q.closed_by, q.merge
   from gnomon.change_request q left join gnomon.branch b on b.id = q.branch cross join lateral gnomon.request_standing(q) s
   where (p_request is null or q.id = p_request) and (p_state is null or s.state = p_state) and gnomon.may_use(q.branch, coalesce(b.name, q.branch_name)) order by q.id
 $$;
