@@ -170,7 +170,7 @@ type StaleRead struct {
 }
 
 // StaleReads lists what was read on the branch and is different on main by now: a row of that key, or any row within those ranges or of that table,
-// also one that has come since. A row that changed and changed back is not, until the branch was merged. What a merge of the branch wrote isn't either.
+// also one that has come since. A row that changed and changed back is not, and what merges of the branch wrote isn't either.
 // What is read again after a refresh is held against the new base.
 //
 // A merge demands that there are none by [MergeOptions], or by a policy; it looks at what is committed when it has written its rows, so a
@@ -180,10 +180,10 @@ type StaleRead struct {
 // [ErrUnknownBranch]; [ErrNotOnBranch]: row-level security restricts the role. SELECT on the tables is needed.
 func (b *Branch) StaleReads(ctx context.Context) ([]StaleRead, error) {
 	return rowsOf(ctx, b.db, func(row pgx.CollectableRow) (r StaleRead, err error) {
-		err = row.Scan(&r.Table, &r.Kind, (*[]string)(&r.Key), &r.Ranges, &r.At, (*zeronull.Int8)(&r.Changes), (*[]string)(&r.ChangedKey), (*zeronull.Text)(&r.Operation), (*zeronull.Int8)(&r.V), (*zeronull.Text)(&r.Transaction),
+		err = row.Scan(&r.Table, &r.Kind, (*[]string)(&r.Key), &r.Ranges, &r.At, &r.Login, (*zeronull.Int8)(&r.Changes), (*[]string)(&r.ChangedKey), (*zeronull.Text)(&r.Operation), (*zeronull.Int8)(&r.V), (*zeronull.Text)(&r.Transaction),
 			(*zeronull.Timestamptz)(&r.ChangedAt), (*zeronull.Text)(&r.Who.Login), (*zeronull.Text)(&r.Who.Actor), (*zeronull.Text)(&r.Why))
 		return r, err
-	}, `select "table", kind, key, ranges, read_at, changes, changed_key, operation, v, transaction, at, login, actor, why from gnomon.stale_reads($1)`, b.Name())
+	}, `select "table", kind, key, ranges, read_at, reader::text, changes, changed_key, operation, v, transaction, at, login, actor, why from gnomon.stale_reads($1)`, b.Name())
 }
 
 // ForgetReads forgets what was read on the branch, as when everything is to be decided anew after a refresh. [ErrUnknownBranch].

@@ -167,21 +167,25 @@ comment on function gnomon.forget_reads is 'Forgets what was read on a branch, a
 
 create function gnomon.own_merges(p_branch int) returns table (transaction text, first_v bigint, last_v bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select m.epoch || ':' || m.xid, m.first_v, m.last_v from gnomon.merged m where m.branch = p_branch and m.into_branch is null and m.kind = 'merge' and m.status = 'merged'
+  with recursive own as (
+    select m.* from gnomon.merged m where m.branch = p_branch and m.into_branch is null and m.kind = 'merge' and m.status = 'merged'
+    union all select u.* from own o join gnomon.merged u on u.undoes = o.id and u.status = 'merged')
+  select o.epoch || ':' || o.xid, o.first_v, o.last_v from own o
 $$;
-comment on function gnomon.own_merges is 'What merges of a branch wrote to main: it does not make stale what was read on the branch.';
+comment on function gnomon.own_merges is 'What merges of a branch, and their undoing, wrote to main: it does not make stale what was read on the branch.';
 
 create function gnomon.stale_query(p_tracked int, p_mark gnomon.read_mark, p_to gnomon.place, p_merged boolean) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   base gnomon.place;
   same text;
+  others text;
   arms text;
 begin
   base.snapshot := p_mark.snapshot;
   base.bound := p_mark.bound;
   base.epoch := p_mark.epoch;
-  select string_agg(format('(m.key[%1$s])::%2$s %3$s (d.key[%1$s])::%2$s', u.i, format_type(a.atttypid, -1), annals.key_operator(p_tracked, u.i::int)), ' and ' order by u.i) into same
+  select string_agg(format('(m.key[%1$s])::%2$s %3$s (d.key[%1$s])::%2$s', u.i, format_type(a.atttypid, -1), annals.key_operator(p_tracked, u.i::int)), ' and ' order by u.i), string_agg(format('e.c%s %s (d.key[%s])::%s', u.n, annals.key_operator(p_tracked, u.i::int), u.i, format_type(a.atttypid, -1)), ' and ' order by u.i) into same, others
     from annals.tracked t, unnest(t.key) with ordinality u (n, i) join pg_attribute a on a.attrelid = format('annals.h%s', p_tracked)::regclass and a.attname = format('c%s', u.n) where t.id = p_tracked;
   arms := format('select m.id, d.key, d.operation, d.v, d.transaction, d.at, d.login, d.actor from m join d on %s where m.kind = ''row'' union all select m.id, d.key, d.operation, d.v, d.transaction, d.at, d.login, d.actor from m cross join d where m.kind = ''table''', same);
   -- Ranges over the same columns together. A row is one of them when it was, or has come to be, between the bounds; of a column that is gone it may be.
@@ -194,12 +198,13 @@ begin
   return format('with m as materialized (select * from gnomon.marks_of(%1$s) x where x.tracked = %2$s and x.snapshot::text = %3$L), d as materialized (select * from (%4$s) d%5$s), found as (%6$s)
 select m.id, count(*), (array_agg(to_jsonb(f) order by f.v desc))[1]
 from found f join m on m.id = f.id group by m.id order by m.id',
-    p_mark.branch, p_tracked, p_mark.snapshot, gnomon.diff_query(p_tracked, base, p_to, p_merged, false),
-    case when p_merged then format(' where not exists (select from gnomon.own_merges(%s) g where g.transaction = d.transaction and d.v between g.first_v and g.last_v)', p_mark.branch) else '' end, arms);
+    p_mark.branch, p_tracked, p_mark.snapshot, gnomon.diff_query(p_tracked, base, p_to, false, false),
+    case when p_merged then format(' where exists (select from annals.h%s e where %s and e.epoch = %s and e.v > %s and not pg_visible_in_snapshot(e.xid, %L) and not exists (select from gnomon.own_merges(%s) g where g.transaction = e.epoch || '':'' || e.xid and e.v between g.first_v and g.last_v))',
+      p_tracked, others, base.epoch, base.bound, base.snapshot, p_mark.branch) else '' end, arms);
 end $$;
-comment on function gnomon.stale_query is 'SQL for those marks of a table on one base that main has changed since. Of a branch that was merged before, each change is looked at, without its own.';
+comment on function gnomon.stale_query is 'SQL for those marks of a table on one base that main has changed since. Of a branch that was merged before, rows that only its merges changed are left out.';
 
-create function gnomon.stale_reads(p_branch text) returns table ("table" text, kind text, key text[], ranges jsonb, read_at timestamptz, changes bigint, changed_key text[], operation text, v bigint, transaction text, at timestamptz, login text, actor text, why text)
+create function gnomon.stale_reads(p_branch text) returns table ("table" text, kind text, key text[], ranges jsonb, read_at timestamptz, reader name, changes bigint, changed_key text[], operation text, v bigint, transaction text, at timestamptz, login text, actor text, why text)
 language plpgsql volatile set search_path = pg_catalog, pg_temp set datestyle = 'ISO, MDY' set intervalstyle = 'postgres' set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' as $$
 #variable_conflict use_column
 declare
@@ -226,19 +231,19 @@ begin
     reason := case when t.ended_v is not null then jsonb_build_object('message', format('%s is not tracked any more', relation)) when base.epoch <> present.epoch then jsonb_build_object('message', 'the database was restored since') else gnomon.unreachable(t, base) end;
     if reason is not null then
       -- What cannot be told is not taken for unchanged.
-      return query select relation, m.kind, m.key, gnomon.range_names(m.tracked, m.ranges), m.at, null::bigint, null::text[], null::text, null::bigint, null::text, null::timestamptz, null::text, null::text, reason->>'message'
+      return query select relation, m.kind, m.key, gnomon.range_names(m.tracked, m.ranges), m.at, m.login, null::bigint, null::text[], null::text, null::bigint, null::text, null::timestamptz, null::text, null::text, reason->>'message'
         from gnomon.marks_of(b.id) m where m.tracked = g.tracked and m.snapshot::text = (g.mark).snapshot::text order by m.id;
     elsif not has_table_privilege(t.relation, 'select') then
       perform gnomon.refuse('42501', format('permission denied for %s, which was read on branch %L', relation, b.name), 'It takes SELECT on the table to tell what changed.', jsonb_build_object('table', relation));
     elsif row_security_active(t.relation) then
       perform gnomon.refuse('GN020', format('row-level security of %s restricts the role, so it cannot tell what changed of what was read on branch %L', relation, b.name), 'Use a role that may read all rows.', jsonb_build_object('table', relation, 'reason', 'row-level security'));
     else
-      return query execute format('select %L::text, m.kind, m.key, gnomon.range_names(m.tracked, m.ranges), m.at, s.changes, array(select jsonb_array_elements_text(s.last->''key'')), s.last->>''operation'', (s.last->>''v'')::bigint, s.last->>''transaction'', (s.last->>''at'')::timestamptz, s.last->>''login'', s.last->>''actor'', null::text from (%s) s (id, changes, last) join gnomon.marks_of(%s) m on m.id = s.id order by m.id',
+      return query execute format('select %L::text, m.kind, m.key, gnomon.range_names(m.tracked, m.ranges), m.at, m.login, s.changes, array(select jsonb_array_elements_text(s.last->''key'')), s.last->>''operation'', (s.last->>''v'')::bigint, s.last->>''transaction'', (s.last->>''at'')::timestamptz, s.last->>''login'', s.last->>''actor'', null::text from (%s) s (id, changes, last) join gnomon.marks_of(%s) m on m.id = s.id order by m.id',
         relation, gnomon.stale_query(g.tracked, g.mark, present, merged), b.id);
     end if;
   end loop;
 end $$;
-comment on function gnomon.stale_reads is 'What was read on a branch and is different on main by now: rows that changed, appeared or went; ranges and tables in which any did, with how many, and the last of these changes. A row that changed and changed back is not, as long as the branch was not merged. Where that cannot be told, why is not null. Main is what is committed now, without the changes of the calling transaction.';
+comment on function gnomon.stale_reads is 'What was read on a branch and is different on main by now: rows that changed, appeared or went; ranges and tables in which any did, with how many, and the last of these changes. A row that changed and changed back is not, and neither is what merges of the branch wrote. Where that cannot be told, why is not null. Main is what is committed now, without the changes of the calling transaction.';
 
 create function gnomon.check_stale(p_branch int) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

@@ -500,9 +500,33 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.change_requests is 'Change requests for the branches that the session may use, of a state (open, approved, rejected, merged, withdrawn) or all: with how many approvals of the branch as it is count, and how many rows it inserts, updates and deletes by table.';
 
-create function gnomon.reviews(p_request int) returns table (login name, verdict text, comment text, at timestamptz, stands boolean)
+create function gnomon.reviews(p_request int) returns table (login name, verdict text, comment text, state text, at timestamptz, stands boolean)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select r.login, r.verdict, r.comment, r.at, r.verdict <> 'comment' and r.state = gnomon.branch_state(q.branch) and r.id = (select max(l.id) from gnomon.review l where l.request = r.request and l.login = r.login and l.verdict <> 'comment')
+  select r.login, r.verdict, r.comment, r.state, r.at, r.verdict <> 'comment' and r.state = gnomon.branch_state(q.branch) and r.id = (select max(l.id) from gnomon.review l where l.request = r.request and l.login = r.login and l.verdict <> 'comment')
   from gnomon.request_of(p_request) q join gnomon.review r on r.request = q.id order by r.id
 $$;
 comment on function gnomon.reviews is 'What reviewers said to a change request, the oldest first, and whether it stands: it is their last word, and about the branch as it is.';
+
+create function gnomon.merge_request(p_request int, p_options jsonb default '{}') returns gnomon.merge_result
+language plpgsql volatile as $$
+declare
+  q gnomon.change_request := gnomon.request_to_change(p_request);
+begin
+  perform gnomon.refuse('GN025', pg_catalog.format('change request %s was rejected', p_request), 'What gnomon.reviews tells is to be seen to first: with a change of the branch the rejection is void.', pg_catalog.jsonb_build_object('request', p_request, 'rule', 'reviews'))
+    from gnomon.change_requests(null, p_request) x where x.state operator(pg_catalog.=) 'rejected';
+  return gnomon.merge((gnomon.branch_of(q.branch)).name, q.target, q.options operator(pg_catalog.||) coalesce(p_options, '{}') operator(pg_catalog.||) pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('request', q.id, 'policy', q.policy)));
+end $$;
+comment on function gnomon.merge_request is 'Merges what a change request asks for, with its options and others, as the caller; closes the request when all of it was merged. Conflicts and violations are as in gnomon.merge, and leave it open: gnomon.finish_merge closes it then.';
+
+create function gnomon.close_request() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update gnomon.change_request q set closed = 'merged', closed_at = clock_timestamp(), closed_by = session_user, merge = new.id, counts = (
+      select coalesce(jsonb_object_agg(t.key, jsonb_build_object('inserts', t.value->'insert', 'updates', t.value->'update', 'deletes', t.value->'delete')), '{}') from jsonb_each(new.report) t)
+    where q.id = (new.options->>'request')::int and q.closed is null and q.branch = new.branch and q.target is not distinct from new.into_name;
+  return null;
+end $$;
+comment on function gnomon.close_request is 'Closes the request of a merge.';
+create trigger close_request after update on gnomon.merged for each row
+  when (new.status = 'merged' and old.status <> 'merged' and new.conflicts = 0 and new.options ? 'request' and not new.options ?| array['tables', 'keys']) execute function gnomon.close_request();
+comment on trigger close_request on gnomon.merged is 'Closes the request of a merge.';

@@ -59,13 +59,13 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'approvals', 'change_requests', 'check_merge', 'merge_policies', 'policy_refusals', 'reviews', 'unmet_query', 'unknown_policy', 'written', 'written_keys']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'open_request', 'request_of', 'request_to_change', 'review_request', 'withdraw_request']), 'operator'
+    'merge_request', 'open_request', 'request_of', 'request_to_change', 'review_request', 'withdraw_request']), 'operator'
   union all
   select 'gnomon', unnest(array[
     'check_policy_options', 'drop_merge_policy', 'set_merge_policy']), 'admin'
   union all
   select 'gnomon', unnest(array[
-    'branch_counts', 'branch_state', 'branch_writers', 'request_standing', 'standing_reviews']), 'owner'
+    'branch_counts', 'branch_state', 'branch_writers', 'close_request', 'request_standing', 'standing_reviews']), 'owner'
   union all
   select 'gnomon', unnest(array[
     'refuse_write']), 'viewer'
