@@ -370,10 +370,12 @@ begin
   if m.id is null or forked and b.parent is distinct from m.into_branch then
     return; -- what was merged into another branch is found to be there already the next time
   end if;
-  select string_agg(format(', %s%s = o.c%2$s', case when forked then 'f' else 'b' end, c.n), ''), string_agg(format('pg_catalog.record_image_ne(row(o.c%s), row(o.%s%1$s))', c.n, case when forked then 'f' else 'b' end), ' or ') into assigned, differs
+  -- A merge into main leaves what a merge into the parent compares with.
+  select string_agg(format(case when not forked and b.parent is not null then ', f%2$s = case when o.forked is null then o.b%2$s else o.f%2$s end' else '' end || ', %1$s%2$s = o.c%2$s', case when forked then 'f' else 'b' end, c.n), ''), string_agg(format('pg_catalog.record_image_ne(row(o.c%s), row(o.%s%1$s))', c.n, case when forked then 'f' else 'b' end), ' or ') into assigned, differs
     from (select x.n from gnomon.merge_columns(p_tracked) x where x.key_position is null union all select g.n from gnomon.gone_columns(p_tracked) g) c;
-  execute format('update gnomon.o%1$s o set %2$s = o.alive%3$s where o.branch = $1 and (o.%2$s is distinct from o.alive%4$s)%5$s%6$s', p_tracked, case when forked then 'forked' else 'was' end, coalesce(assigned, ''), coalesce(' or ' || differs, ''),
-    coalesce(' and ' || gnomon.merge_filter(p_tracked, m.options, 'o'), ''), case when p_except <> '{}' then ' and o.v not in (select unnest($2))' else '' end) using m.branch, p_except;
+  execute format('update gnomon.o%1$s o set %7$s%2$s = o.alive%3$s where o.branch = $1 and (o.%2$s is distinct from o.alive%4$s)%5$s%6$s', p_tracked, case when forked then 'forked' else 'was' end, coalesce(assigned, ''), coalesce(' or ' || differs, ''),
+    coalesce(' and ' || gnomon.merge_filter(p_tracked, m.options, 'o'), ''), case when p_except <> '{}' then ' and o.v not in (select unnest($2))' else '' end,
+    case when not forked and b.parent is not null then 'forked = coalesce(o.forked, o.was), ' else '' end) using m.branch, p_except;
 end $$;
 comment on function gnomon.settle_merge is 'Notes on the branch what was merged, so that it is not merged again and later changes are told apart from it.';
 
