@@ -209,7 +209,8 @@ type modelBranch struct {
 	name   string
 	logged bool
 	parent *modelBranch
-	base   modelState // main where it began
+	before *modelBranch // the parent before a refresh, since when it is not told what a merge into it compares with
+	base   modelState   // main where it began
 	state  modelState
 	was    modelState // what a merge into main compares with
 	fork   modelState // what a merge into the parent compares with
@@ -218,7 +219,9 @@ type modelBranch struct {
 // A modelMerge is one into main.
 type modelMerge struct {
 	id            int64
-	before, after modelState // main's rows that it wrote
+	before, after modelState // main
+	undoes        *modelMerge
+	undone        bool
 }
 
 // A modelPlan is what a merge is to do.
@@ -689,7 +692,7 @@ func (p *branchProgram) drop(b *modelBranch) {
 // step does something.
 func (p *branchProgram) step() {
 	pick := func() *modelBranch { return rapid.SampledFrom(p.branches).Draw(p.r, "branch") }
-	do := rapid.SampledFrom([]string{"main", "main", "branch", "branch", "branch", "branch", "branch", "create", "create", "drop", "reset", "rename", "remember", "rotate", "merge", "merge", "merge into a branch"}).Draw(p.r, "do")
+	do := rapid.SampledFrom([]string{"main", "main", "branch", "branch", "branch", "branch", "branch", "create", "create", "drop", "reset", "rename", "remember", "rotate", "merge", "merge", "merge into a branch", "undo", "refresh"}).Draw(p.r, "do")
 	p.done[do]++
 	switch {
 	case do == "main":
@@ -707,6 +710,10 @@ func (p *branchProgram) step() {
 		}
 		_, err := p.conn.Exec(p.t.Context(), "select annals.seal_segments()")
 		p.ok(err)
+	case do == "undo":
+		if list := slices.DeleteFunc(slices.Clone(p.merges), func(m *modelMerge) bool { return m.undone }); len(list) > 0 {
+			p.undo(rapid.SampledFrom(list).Draw(p.r, "merge"))
+		}
 	case do == "create" && len(p.branches) < 4:
 		p.create()
 		p.compare(p.branches[len(p.branches)-1])
@@ -726,9 +733,11 @@ func (p *branchProgram) step() {
 		if b.parent != nil && rapid.Bool().Draw(p.r, "into its parent") {
 			into = b.parent
 		}
-		if b != into {
+		if b != into && (into != b.before || into == nil) {
 			p.merge(b, into)
 		}
+	case do == "refresh":
+		p.refresh(pick())
 	case do == "rename":
 		b := pick()
 		p.names++
@@ -801,6 +810,69 @@ func (p *branchProgram) merge(b, into *modelBranch) {
 	p.compare(into)
 }
 
+// undo takes back a merge into main, or the undo of one.
+func (p *branchProgram) undo(m *modelMerge) {
+	p.t.Helper()
+	strategy, conflicts := "fail", rapid.SampledFrom([]string{"keep", "keep", "fail", "force"}).Draw(p.r, "conflicts")
+	if conflicts == "force" {
+		strategy = "ours"
+	}
+	plan := p.schema.plan(m.after, m.before, p.main, strategy, conflicts)
+	next := p.main.clone()
+	err := p.schema.apply(next, plan.changes)
+	want := "merged"
+	switch {
+	case plan.conflicts > 0 && conflicts == "fail":
+		want = "conflicts"
+	case err != nil:
+		want = "violations"
+	}
+	id, status, found := p.merging(fmt.Sprintf(`select m.merge, m.status, m.conflicts from gnomon.undo_merge(%d, '{"conflicts": "%s"}') m`, m.id, conflicts))
+	if status != want || found != plan.conflicts {
+		p.fatal("undo of %d: %s with %d conflicts, want %s with %d: %v", m.id, status, found, want, plan.conflicts, err)
+	}
+	if status == "merged" {
+		p.merges = append(p.merges, &modelMerge{id: id, before: p.main, after: next, undoes: m})
+		p.main = next
+		m.undone = true
+		if m.undoes != nil {
+			m.undoes.undone = false
+		}
+	}
+	p.compare(nil)
+}
+
+// refresh gives a branch main as it is now for its base.
+func (p *branchProgram) refresh(b *modelBranch) {
+	p.t.Helper()
+	strategy := rapid.SampledFrom([]string{"fail", "ours", "theirs"}).Draw(p.r, "strategy")
+	conflicts := rapid.SampledFrom([]string{"fail", "keep"}).Draw(p.r, "conflicts")
+	plan := p.schema.plan(b.was, b.state, p.main, strategy, conflicts)
+	want := "merged"
+	if plan.conflicts > 0 && conflicts == "fail" {
+		want = "conflicts"
+	}
+	_, status, found := p.merging(fmt.Sprintf(`select m.merge, m.status, m.conflicts from gnomon.refresh_branch(%s, 'now', '{"conflicts": "%s", "strategies": {"*": "%s"}}') m`, literal(b.name), conflicts, strategy))
+	if status != want || found != plan.conflicts {
+		p.fatal("refresh of %s: %s with %d conflicts, want %s with %d", b.name, status, found, want, plan.conflicts)
+	}
+	if status == "merged" {
+		b.before = b.parent
+		b.startAt(p.main)
+		for _, c := range plan.changes {
+			key := modelKey(append(slices.Clone(c.old), c.new...), p.schema.table(c.table).key)
+			delete(b.state[c.table], key)
+			if c.new != nil {
+				b.state[c.table][key] = c.new
+			}
+		}
+	}
+	p.compare(b)
+	if p.schema.check(b.state) != nil { // that of both together; merging would find it
+		p.drop(b)
+	}
+}
+
 // merging executes what returns the number of a merge, its status and the number of conflicts.
 func (p *branchProgram) merging(sql string) (id int64, status string, conflicts int) {
 	p.t.Helper()
@@ -850,7 +922,7 @@ func (p *branchProgram) run(pool *pgxpool.Pool) {
 	for range rapid.IntRange(0, 8).Draw(p.r, "rows") {
 		p.write(nil)
 	}
-	for range rapid.IntRange(5, 30).Draw(p.r, "steps") {
+	for range rapid.IntRange(15, 40).Draw(p.r, "steps") {
 		p.step()
 	}
 	p.compare(nil)
