@@ -608,14 +608,25 @@ begin
 end $$;
 comment on function gnomon.resolve is 'Says how a conflict of a refused merge is to be decided: ours, theirs, or value, with values of columns (the others stay as they are; without any the row goes). gnomon.finish_merge then merges.';
 
+create function gnomon.carry_resolutions(p_from bigint, p_to bigint) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  insert into gnomon.conflict (merge, tracked, relation, key, v, kind, columns, base, branch, main, image, choice, "values", resolved_at, resolved_by)
+  select x.id, c.tracked, c.relation, c.key, c.v, c.kind, c.columns, c.base, c.branch, c.main, c.image, c.choice, c."values", c.resolved_at, c.resolved_by
+  from gnomon.conflict c, gnomon.merged x, gnomon.merged y where c.merge = p_from and c.choice is not null and x.id = p_to and x.xid = pg_current_xact_id() and y.id = p_from and y.branch = x.branch on conflict do nothing
+$$;
+comment on function gnomon.carry_resolutions is 'Gives a merge that was refused again the resolutions that hold.';
+
 create function gnomon.finish_merge(p_merge bigint) returns gnomon.merge_result
 language plpgsql volatile as $$
 declare
+  r gnomon.merge_result;
   m gnomon.merged := gnomon.merge_of(p_merge);
 begin
   if m.kind <> 'merge' or m.status <> 'conflicts' and not (m.status = 'merged' and m.conflicts > 0) then
     perform gnomon.refuse('GN006', format('merge %s waits for nothing: %s', m.id, m.status), 'Merge the branch again.', jsonb_build_object('merge', m.id));
   end if;
-  return gnomon.run_merge(gnomon.begin_merge('merge', m.branch_name, m.into_name, m.options), m.id);
+  r := gnomon.run_merge(gnomon.begin_merge('merge', m.branch_name, m.into_name, m.options), m.id);
+  perform gnomon.carry_resolutions(m.id, r.merge) where r.status = 'conflicts';
+  return r;
 end $$;
 comment on function gnomon.finish_merge is 'Merges anew what a merge was about, with its conflicts as they were resolved. A resolution holds as long as the row that it is merged into is what it was; what has become a conflict since is one. Where any is left the result says so, and they are listed under its number.';

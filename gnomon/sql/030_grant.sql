@@ -77,7 +77,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'changed_at', 'conflicts', 'merge_json', 'merge_of', 'merge_rows', 'merges', 'no_table', 'refuse_merge', 'strategies', 'suits', 'union_arrays', 'violations', 'wrote']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'begin_merge', 'begin_undo', 'check_refresh', 'end_merge', 'end_refresh', 'find_violations', 'finish_merge', 'merge', 'merge_statements', 'merge_tables', 'note_conflicts', 'note_violations', 'plan_tables', 'refresh_branch', 'refresh_tables', 'resolve', 'run_merge', 'settle_merge', 'settle_refresh', 'undo_merge', 'undo_tables', 'violation_queries']), 'operator'
+    'begin_merge', 'begin_undo', 'carry_resolutions', 'check_refresh', 'end_merge', 'end_refresh', 'find_violations', 'finish_merge', 'merge', 'merge_statements', 'merge_tables', 'note_conflicts', 'note_violations', 'plan_tables', 'refresh_branch', 'refresh_tables', 'resolve', 'run_merge', 'settle_merge', 'settle_refresh', 'undo_merge', 'undo_tables', 'violation_queries']), 'operator'
   union all
   select 'gnomon', unnest(array['set_strategy']), 'admin'
   union all
