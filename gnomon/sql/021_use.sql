@@ -89,6 +89,51 @@ begin
 end $$;
 comment on function gnomon.branch_holds is 'Whether a branch has the name and the base that it had, and all histories are what they were.';
 
+create function gnomon.lock_rows(p_table regclass, p_keys jsonb) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b record;
+  history int := gnomon.present_history(p_table);
+  k jsonb;
+  locked text;
+  made text;
+  here bigint;
+begin
+  -- As for SELECT FOR UPDATE. Who could take another role has its rights.
+  if not has_table_privilege(session_user, p_table, 'update') and not exists (select from pg_roles r where pg_has_role(session_user, r.oid, 'member') and has_table_privilege(r.oid, p_table, 'update'))
+     and not exists (select from gnomon.lent l join annals.tracked t on t.id = l.tracked where l.tracked = history and has_table_privilege(l.role, format('%I.%I', l.schema_name, t.table_name), 'update')) then
+    perform gnomon.refuse('42501', format('permission denied to lock rows of %s', p_table), 'It takes UPDATE on the table.', jsonb_build_object('table', p_table::text));
+  end if;
+  here := nullif(current_setting('gnomon.branch', true), '')::int;
+  if here is not null then
+    perform gnomon.lock_branch(here::int, true);
+  end if;
+  select u.id, u.bound, u.snapshot, x.name into b from gnomon.usable u join gnomon.branch x on x.id = u.id;
+  if not found then
+    perform gnomon.refuse('GN019', 'rows are locked on a branch, but none is in use', 'Choose one with gnomon.use.', jsonb_build_object('table', p_table::text));
+  end if;
+  perform gnomon.check_unprotected(gnomon.branch_of(b.id));
+  perform gnomon.check_keys(array[history], p_keys);
+  for k in select distinct x from jsonb_array_elements(p_keys) x order by x loop
+    locked := format('select from gnomon.o%s o where o.branch = $1 and %s for update', history, annals.key_is(history, array(select jsonb_array_elements_text(k)), 'o.k%1$s'));
+    execute locked using b.id;
+    get diagnostics here = row_count;
+    if here = 0 then
+      -- A row that the branch has not changed gets one that is as at its base, which means nothing.
+      select format('insert into gnomon.o%s (branch, alive, was, %s) select $1, true, true, %s from gnomon.h%1$s_rows($1, $2, $3) x where %s on conflict do nothing', history,
+          string_agg(case when c.is_key then 'k' || c.n else format('c%s, b%1$s', c.n) end, ', ' order by c.n), string_agg(case when c.is_key then 'x.c' || c.n else format('x.c%s, x.c%1$s', c.n) end, ', ' order by c.n),
+          annals.key_is(history, array(select jsonb_array_elements_text(k)), 'x.c%1$s'))
+        into made from gnomon.overlay_columns(history) c;
+      execute made using b.id, b.bound, b.snapshot;
+      get diagnostics here = row_count;
+      if here = 0 then
+        execute locked using b.id;
+      end if;
+    end if;
+  end loop;
+end $$;
+comment on function gnomon.lock_rows is 'Locks rows of a table, by their keys (an array of arrays of texts), on the branch in use, until the transaction ends: nobody else changes them there before. Rows that are not there are not locked.';
+
 create function gnomon.branch_here() returns text
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$ select b.name from gnomon.here h join gnomon.branch b on b.id = h.id where gnomon.may_use(b.id, b.name) $$;

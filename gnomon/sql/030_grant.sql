@@ -68,7 +68,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'branch_counts', 'branch_state', 'branch_writers', 'close_request', 'request_standing', 'standing_reviews']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'refuse_write']), 'viewer'
+    'lock_rows', 'refuse_write']), 'viewer'
   union all
   select 'gnomon', unnest(array[
     'write_changed', 'write_open']), 'owner'
