@@ -120,7 +120,7 @@ begin
     get diagnostics here = row_count;
     if here = 0 then
       -- A row that the branch has not changed gets one that is as at its base, which means nothing.
-      select format('insert into gnomon.o%s (branch, alive, was, %s) select $1, true, true, %s from gnomon.h%1$s_rows($1, $2, $3) x where %s on conflict do nothing', history,
+      select format('insert into gnomon.o%s (branch, alive, was, %s) select $1, true, true, %s from gnomon.h%1$s_rows($1, $2, $3) x where %4$s on conflict do nothing', history,
           string_agg(case when c.is_key then 'k' || c.n else format('c%s, b%1$s', c.n) end, ', ' order by c.n), string_agg(case when c.is_key then 'x.c' || c.n else format('x.c%s, x.c%1$s', c.n) end, ', ' order by c.n),
           annals.key_is(history, array(select jsonb_array_elements_text(k)), 'x.c%1$s'))
         into made from gnomon.overlay_columns(history) c;
