@@ -6,6 +6,7 @@ create table gnomon.history (
   relation_oid oid not null,
   generation bigint not null default nextval('annals.v'),
   segment int not null default 0,
+  rules text[],
   since timestamptz not null default now()
 );
 create index history_relation on gnomon.history (relation_oid);
@@ -14,6 +15,7 @@ comment on column gnomon.history.tracked is 'The history, see annals.tracked.';
 comment on column gnomon.history.relation_oid is 'OID of the table, kept when the table is gone.';
 comment on column gnomon.history.generation is 'Changes whenever the views of the history are written anew; they carry it.';
 comment on column gnomon.history.segment is 'The last segment that its views read. Where a newer one is there, the views could not be written anew.';
+comment on column gnomon.history.rules is 'What those who write it on branches go by: digests of the rules of the table, and of its foreign keys. Null when it is not written there.';
 comment on column gnomon.history.since is 'When gnomon began to track the table.';
 comment on index gnomon.history_relation is 'Finds the histories of a table.';
 

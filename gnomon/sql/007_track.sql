@@ -69,6 +69,8 @@ begin
   perform annals.untrack(p_table, 'gnomon');
   perform gnomon.drop_routes(history);
   perform gnomon.drop_overlay(history);
+  update gnomon.history h set rules = null where h.tracked = history;
+  perform gnomon.follow_writing(array[p_table::oid], true);
   perform gnomon.write_guards(s.id) from annals.tracked t join gnomon.source s on s.schema_name = t.schema_name where t.id = history;
   if shared then
     return 'shared';

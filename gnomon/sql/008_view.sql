@@ -419,11 +419,13 @@ $$;
 comment on function gnomon.note_sources is 'Lets names of all schemas be looked at in the past.';
 
 create function gnomon.sync_guards() returns void
-language sql security definer set search_path = pg_catalog, pg_temp
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
-  select gnomon.note_sources();
-  select gnomon.write_guards(s.id) from gnomon.source s order by s.id
-$$;
+begin
+  perform gnomon.note_sources();
+  perform gnomon.write_guards(s.id) from gnomon.source s order by s.id;
+  perform gnomon.follow_writing();
+end $$;
 comment on function gnomon.sync_guards is 'Brings up to date what names mean in the past, in all schemas that have tracked tables. Event triggers do that, where they could be created.';
 
 create function gnomon.follow_names() returns void
@@ -447,6 +449,11 @@ begin
   end if;
   perform gnomon.note_sources();
   perform gnomon.follow_names();
+  if exists (select from gnomon.history h where h.rules is not null) then
+    perform gnomon.follow_writing(r.relations) from (
+      select array_agg(distinct case d.classid when 'pg_class'::regclass then coalesce((select i.indrelid from pg_index i where i.indexrelid = d.objid), d.objid) when 'pg_trigger'::regclass then (select g.tgrelid from pg_trigger g where g.oid = d.objid)
+        when 'pg_constraint'::regclass then (select k.conrelid from pg_constraint k where k.oid = d.objid) end) as relations from pg_event_trigger_ddl_commands() d) r where r.relations is not null;
+  end if;
   perform gnomon.follow_rights(t.id) from pg_event_trigger_ddl_commands() d join annals.tracked t on t.relation_oid = d.objid and d.classid = 'pg_class'::regclass join gnomon.history h on h.tracked = t.id; -- another owner
   perform gnomon.write_guards(s.id) from (
     select s.id from pg_event_trigger_ddl_commands() d join pg_class c on d.classid = 'pg_class'::regclass and c.oid = d.objid join pg_namespace n on n.oid = c.relnamespace join gnomon.source s on s.schema_name = n.nspname
@@ -466,6 +473,9 @@ begin
   end if;
   perform gnomon.write_guards(s.id) from gnomon.source s
     where s.schema_name in (select o.schema_name from pg_event_trigger_dropped_objects() o where o.object_type in ('table', 'view', 'materialized view', 'foreign table') and not o.is_temporary);
+  if exists (select from gnomon.history h where h.rules is not null) and exists (select from pg_event_trigger_dropped_objects() o where o.object_type in ('table', 'trigger', 'table constraint', 'index', 'default value') and not o.is_temporary) then
+    perform gnomon.follow_writing();
+  end if;
 exception when others then
   raise warning 'what names mean in the past could not be brought up to date: %', sqlerrm using hint = 'Call gnomon.sync_guards().';
 end $$;
@@ -491,7 +501,7 @@ begin
   -- After those of annals, by name: they follow the change of a tracked table first.
   create event trigger gnomon_ddl_end on ddl_command_end
     when tag in ('CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'ALTER TABLE', 'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW', 'ALTER MATERIALIZED VIEW',
-                 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'IMPORT FOREIGN SCHEMA', 'CREATE SCHEMA', 'ALTER SCHEMA', 'CREATE EXTENSION', 'ALTER EXTENSION')
+                 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'IMPORT FOREIGN SCHEMA', 'CREATE SCHEMA', 'ALTER SCHEMA', 'CREATE EXTENSION', 'ALTER EXTENSION', 'CREATE TRIGGER', 'ALTER TRIGGER', 'CREATE INDEX')
     execute function gnomon.on_ddl_end();
   comment on event trigger gnomon_ddl_end is 'Keeps what names mean in the past in step with tables and views.';
   create event trigger gnomon_drop on sql_drop execute function gnomon.on_drop();

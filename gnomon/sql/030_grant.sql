@@ -40,13 +40,13 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'after_ddl', 'before_ddl', 'check_confinements', 'confine', 'confinement_gaps', 'drop_empty_loans', 'drop_loans', 'hidden_columns', 'release', 'roles_of', 'write_loans']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branch_past', 'branch_place', 'branches', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'resume', 'use', 'versions', 'overlay_columns']), 'viewer'
+    'branch_here', 'branch_holds', 'branch_view', 'pending_of', 'refuse_check', 'refuse_collision', 'refuse_duplicate', 'refuse_generated', 'refuse_lost', 'refuse_null', 'refuse_reference', 'branch_named', 'branch_of', 'branch_past', 'branch_place', 'branches', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'resume', 'use', 'versions', 'overlay_columns']), 'viewer'
   union all
   select 'gnomon', unnest(array[
     'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'hold_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
   union all
   select 'gnomon', unnest(array[
-    'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'branch_columns', 'branch_uniques', 'equals', 'plain_equality', 'refuse_collision', 'refuse_duplicate', 'refuse_generated', 'refuse_lost', 'refuse_null', 'write_branch_rows', 'write_branch_triggers', 'write_put']), 'owner'
+    'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'branch_before', 'branch_checks', 'branch_rules', 'follow_writing', 'branch_columns', 'branch_references', 'branch_uniques', 'coercing', 'deriving', 'equals', 'has_code', 'is_plain', 'numbering', 'parent_rows', 'reaches_code', 'refusing_generated', 'settle', 'settle_deferred', 'write_act', 'write_checks_of_references', 'write_defaults', 'write_derive', 'write_judge', 'write_writing', 'plain_equality', 'write_branch_rows', 'write_branch_triggers', 'write_put']), 'owner'
   union all
   select 'gnomon', unnest(array[
     'check_stale', 'marks_of', 'note_plan', 'note_read', 'noted_history', 'own_merges', 'range_columns', 'range_names', 'reads', 'stale_query', 'stale_reads']), 'viewer'
