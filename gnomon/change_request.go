@@ -2,6 +2,7 @@ package gnomon
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,10 +26,10 @@ const (
 // RequestParams are what a change request asks for.
 type RequestParams struct {
 	Branch  string
-	Into    string // a branch; empty: main
 	Title   string // what it is, in a line
 	Purpose string // what it is for
-	Policy  string // that holds for it beside those that cover the branch
+	// Options are those of the merge. A policy that they name holds beside those that cover the branch.
+	Options MergeOptions
 }
 
 // Counts are how many rows of a table are inserted, updated and deleted.
@@ -59,7 +60,13 @@ type ChangeRequest struct {
 //
 // [ErrUnknownBranch]; [ErrInvalid]: there is no title, or no such policy.
 func (g *Gnomon) OpenRequest(ctx context.Context, p RequestParams) (id int, err error) {
-	err = pgtx.QueryRow(ctx, g.db, []any{&id}, "select gnomon.open_request($1, $2, $3, $4, $5)", p.Branch, p.Title, p.Purpose, zeronull.Text(p.Into), zeronull.Text(p.Policy))
+	policy, into := p.Options.Policy, p.Options.Into
+	p.Options.Policy = ""
+	options, err := json.Marshal(p.Options)
+	if err != nil {
+		return 0, err
+	}
+	err = pgtx.QueryRow(ctx, g.db, []any{&id}, "select gnomon.open_request($1, $2, $3, $4, $5, $6::text::jsonb)", p.Branch, p.Title, p.Purpose, zeronull.Text(into), zeronull.Text(policy), string(options))
 	return id, refused(err)
 }
 
@@ -125,6 +132,19 @@ func (g *Gnomon) Reviews(ctx context.Context, request int) ([]Review, error) {
 		err = row.Scan(&r.Verdict, &r.Comment, &r.BranchState, &r.Login, &r.At, &r.Stands)
 		return r, err
 	}, "select verdict, comment, state, login::text, at, stands from gnomon.reviews($1)", request)
+}
+
+// MergeRequest merges what a change request asks for, with its options; those that are given here are added to them, but for Into and Policy. It closes the request when all of
+// it was merged. Conflicts and violations leave it open: [Gnomon.FinishMerge] closes it when they are resolved.
+//
+// [ErrUnknownRequest]: there is no such request, or it is closed; [ErrPolicy]: it was rejected, or is not approved by as many as a policy demands; other errors are those of [Gnomon.Merge].
+func (g *Gnomon) MergeRequest(ctx context.Context, request int, o MergeOptions) (MergeReport, error) {
+	o.Into, o.Policy = "", ""
+	options, err := json.Marshal(o)
+	if err != nil {
+		return MergeReport{}, err
+	}
+	return g.report(ctx, "gnomon.merge_request($1, $2::text::jsonb)", request, string(options))
 }
 
 // WithdrawRequest withdraws a change request; the branch stays. It is for the role that opened it. [ErrUnknownRequest].

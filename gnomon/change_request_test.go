@@ -339,7 +339,7 @@ func TestChangeRequests(t *testing.T) {
 	}
 	_, err := g.ChangeRequest(ctx, 99)
 	refuses(t, err, gnomon.ErrUnknownRequest)
-	for _, p := range []gnomon.RequestParams{{Branch: "none", Title: "x"}, {Branch: "b"}, {Branch: "b", Title: "x", Policy: "none"}, {Branch: "b", Title: "x", Into: "none"}} {
+	for _, p := range []gnomon.RequestParams{{Branch: "none", Title: "x"}, {Branch: "b"}, {Branch: "b", Title: "x", Options: gnomon.MergeOptions{Policy: "none"}}, {Branch: "b", Title: "x", Options: gnomon.MergeOptions{Into: "none"}}} {
 		must[*gnomon.Branch](t)(g.CreateBranch(ctx, fmt.Sprint("b", p), gnomon.BranchOptions{}))
 		if p.Branch == "b" {
 			p.Branch = fmt.Sprint("b", p)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -27,9 +26,9 @@ type RunOptions struct {
 	// Logged and RecordReads are as in [BranchOptions].
 	Logged      bool
 	RecordReads bool
-	// Policy is one that holds for the merge beside those that cover the branch.
-	Policy string
-	// Merge merges the branch into main in the end. Without it, and where a policy, a conflict, a violated constraint or a stale read stands in the way, the branch is left
+	// Options are those of the merge, or of the change request. A policy that they name holds beside those that cover the branch.
+	Options MergeOptions
+	// Merge merges the branch in the end, into main unless the options name another branch. Without it, and where a policy, a conflict, a violated constraint, a stale read or a missing right stands in the way, the branch is left
 	// as a change request.
 	Merge bool
 	// Keep is how long the branch is kept where the process dies; 0: a day.
@@ -50,10 +49,9 @@ const (
 type RunResult struct {
 	Branch  string // name of the branch
 	Outcome RunOutcome
-	Merge   int64 // number of the merge, also of one that met conflicts
-	Rows    int64 // rows of main that the merge changed
-	Request int   // the change request
-	Refused error // why it was not merged though it was to be: [ErrPolicy], [ErrConflict], [ErrViolation] or [ErrStaleReads]
+	Merge   MergeReport // also of a merge that met conflicts
+	Request int         // number of the change request
+	Refused error       // why it was not merged though it was to be: [ErrPolicy], [ErrConflict], [ErrViolation], [ErrStaleReads], or 42501 for a missing right
 }
 
 // Run does something on a branch of its own: what f does there is not seen on main until it is merged, at once or by way of a change request. Where f returns an
@@ -109,14 +107,15 @@ func (o RunOptions) finish(ctx context.Context, db DB, b *Branch, result *RunRes
 		result.Outcome = RunUnchanged
 		return b.Drop(ctx)
 	}
+	o.Options.DryRun = false
 	if o.Merge {
-		if err := o.merge(ctx, db, b, result); err != nil || result.Outcome == RunMerged {
+		if err := o.merge(ctx, db, result); err != nil || result.Outcome == RunMerged {
 			return err
 		}
 	}
 	result.Outcome = RunRequested
 	return pgtx.Run(ctx, db, pgx.TxOptions{}, func(tx pgx.Tx) (err error) {
-		if result.Request, err = New(tx).OpenRequest(ctx, RequestParams{Branch: b.Name(), Title: o.Purpose, Policy: o.Policy}); err != nil {
+		if result.Request, err = New(tx).OpenRequest(ctx, RequestParams{Branch: b.Name(), Title: o.Purpose, Options: o.Options}); err != nil {
 			return err
 		}
 		return b.In(tx).Expire(ctx, time.Time{}) // it waits for as long as the request does
@@ -124,36 +123,27 @@ func (o RunOptions) finish(ctx context.Context, db DB, b *Branch, result *RunRes
 }
 
 // merge merges the branch, and drops it then. What stands in the way is noted in the result.
-func (o RunOptions) merge(ctx context.Context, db DB, b *Branch, result *RunResult) error {
-	options := map[string]string{}
-	if o.Policy != "" {
-		options["policy"] = o.Policy
-	}
-	text, err := json.Marshal(options)
-	if err != nil {
-		return err
-	}
+func (o RunOptions) merge(ctx context.Context, db DB, result *RunResult) error {
 	once := func() error {
 		*result = RunResult{Branch: result.Branch}
-		return pgtx.Run(ctx, db, pgx.TxOptions{}, func(tx pgx.Tx) error { return o.mergeIn(ctx, tx, string(text), result) })
+		return pgtx.Run(ctx, db, pgx.TxOptions{}, func(tx pgx.Tx) error { return o.mergeIn(ctx, tx, result) })
 	}
+	var err error
 	if pgtx.InTx(db) {
 		err = once()
 	} else {
 		err = pgtx.Retry(ctx, once)
 	}
-	if err = refused(err); err != nil {
-		result.Outcome, result.Merge, result.Rows = "", 0, 0
-	}
-	if errors.Is(err, ErrPolicy) || errors.Is(err, ErrStaleReads) || errors.Is(err, ErrConflict) || errors.Is(err, ErrViolation) {
-		result.Refused = err
+	const mayNot = "42501" // somebody else may
+	if errors.Is(err, ErrPolicy) || errors.Is(err, ErrStaleReads) || errors.Is(err, ErrViolation) || pgtx.HasCode(err, mayNot) {
+		*result = RunResult{Branch: result.Branch, Refused: err}
 		return nil
 	}
 	return err
 }
 
-func (o RunOptions) mergeIn(ctx context.Context, tx pgx.Tx, options string, result *RunResult) error {
-	var before, status string
+func (o RunOptions) mergeIn(ctx context.Context, tx pgx.Tx, result *RunResult) error {
+	var before string
 	if err := tx.QueryRow(ctx, "select coalesce(current_setting('annals.actor', true), '')").Scan(&before); err != nil {
 		return err
 	}
@@ -162,23 +152,18 @@ func (o RunOptions) mergeIn(ctx context.Context, tx pgx.Tx, options string, resu
 			return err
 		}
 	}
-	err := tx.QueryRow(ctx, "select merge, status, inserted + updated + deleted from gnomon.merge($1, null, $2)", result.Branch, options).Scan(&result.Merge, &status, &result.Rows)
-	if err != nil {
+	report, err := New(tx).Merge(ctx, result.Branch, o.Options)
+	if err != nil && report.ID == 0 {
 		return err
 	}
-	switch status {
-	case "merged":
+	result.Merge = report
+	if err != nil {
+		result.Refused = err // what stands in the way was written down
+	} else if report.Conflicts == 0 {
 		result.Outcome = RunMerged
 		if _, err := tx.Exec(ctx, "select gnomon.drop_branch($1)", result.Branch); err != nil {
-			return err
+			return refused(err)
 		}
-	case "violations":
-		result.Refused = &Error{Kind: ErrViolation, Message: "what was changed on branch " + result.Branch + " violates constraints of main", Hint: "The violations of the merge tell which."}
-	default:
-		result.Refused = &Error{Kind: ErrConflict, Message: "main has changed what was changed on branch " + result.Branch, Hint: "Resolve the conflicts of the merge."}
-	}
-	if result.Refused != nil {
-		result.Rows = 0
 	}
 	_, err = tx.Exec(ctx, setActor, before)
 	return err

@@ -56,7 +56,7 @@ func TestRuns(t *testing.T) {
 
 	// Merged, by whom it says.
 	r = must[gnomon.RunResult](t)(gnomon.Run(ctx, pool, gnomon.RunOptions{Purpose: "Prices up", Actor: "agent 7", Prefix: "agents/", Merge: true}, do("update orders set total = total + 1 where id < 4")))
-	if r.Outcome != gnomon.RunMerged || r.Rows != 3 || r.Merge == 0 || !strings.HasPrefix(r.Branch, "agents/Prices up/") {
+	if r.Outcome != gnomon.RunMerged || r.Merge.Updated != 3 || r.Merge.ID == 0 || !strings.HasPrefix(r.Branch, "agents/Prices up/") {
 		t.Errorf("got %+v", r)
 	}
 	if got := text(t, pool, "select actor from gnomon.history('shop.orders', '{1}', null, null, 1)"); got != `("agent 7")` {
@@ -123,7 +123,7 @@ func TestRunsThatCannotBeMerged(t *testing.T) {
 		meantime string // on main
 		kind     error
 	}{
-		{"policy", gnomon.RunOptions{Policy: "small"}, "update orders set total = 0 where id < 4", "", gnomon.ErrPolicy},
+		{"policy", gnomon.RunOptions{Options: gnomon.MergeOptions{Policy: "small"}}, "update orders set total = 0 where id < 4", "", gnomon.ErrPolicy},
 		{"conflict", gnomon.RunOptions{}, "update orders set total = 0 where id = 4", "update shop.orders set total = 1 where id = 4", gnomon.ErrConflict},
 		{"violation", gnomon.RunOptions{}, "update orders set note = 'same' where id = 5", "update shop.orders set note = 'same' where id = 6", gnomon.ErrViolation},
 		{"stale", gnomon.RunOptions{RecordReads: true}, "update orders set total = (select max(total) from orders) where id = 7", "update shop.orders set total = 999 where id = 8", gnomon.ErrStaleReads},
@@ -140,7 +140,7 @@ func TestRunsThatCannotBeMerged(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil || r.Outcome != gnomon.RunRequested || r.Request == 0 || r.Rows != 0 {
+		if err != nil || r.Outcome != gnomon.RunRequested || r.Request == 0 {
 			t.Errorf("%s: %+v, %v", c.name, r, err)
 			continue
 		}
@@ -149,7 +149,7 @@ func TestRunsThatCannotBeMerged(t *testing.T) {
 			t.Errorf("%s: main had %s, and has %s", c.name, before, after)
 		}
 		q := must[gnomon.ChangeRequest](t)(g.ChangeRequest(ctx, r.Request))
-		if q.Policy != c.o.Policy || q.Branch != r.Branch {
+		if q.Policy != c.o.Options.Policy || q.Branch != r.Branch {
 			t.Errorf("%s: %+v", c.name, q)
 		}
 	}
