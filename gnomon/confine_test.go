@@ -137,7 +137,10 @@ func (i *intruder) attempt(statements string) (code, told string) {
 			fmt.Fprintln(&i.told, refusal.Message, refusal.Detail, refusal.Hint, refusal.Where)
 		}
 	}
-	return code, i.told.String()
+	told = i.told.String()
+	_, err = i.conn.PgConn().Exec(i.c.t.Context(), "rollback").ReadAll()
+	ok(i.c.t, err)
+	return code, told
 }
 
 // TestConfinedRoleEscapes: no path leads a confined role out of its branches. Each attack says what PostgreSQL answers ("": it may try that, and gets
@@ -180,6 +183,8 @@ func TestConfinedRoleEscapes(t *testing.T) {
 		{"42501", "select * from gnomon.tags()"}, {"42501", "select * from gnomon.status()"}, {"42501", "select * from gnomon.check()"}, {"42501", "select * from gnomon.consumers()"}, {"42501", "select * from gnomon.confinements()"}, {"42501", "select gnomon.tag('x')"}, {"42501", "select gnomon.drop_tag('s3cret tag')"},
 		{"42501", "select * from gnomon.prune('now')"}, {"42501", "select gnomon.untrack('shop.orders')"}, {"42501", "select gnomon.maintain()"}, {"42501", "select gnomon.make_checkpoint('shop.orders')"}, {"42501", "select gnomon.confine('%agent')"}, {"42501", "select gnomon.release('%agent')"}, {"42501", "select gnomon.grant_access('%agent', null, null)"},
 		{"42501", "select gnomon.protect_branch('agent/one')"}, {"42501", "select gnomon.overlay_counts()"}, {"42501", "select gnomon.clear_overlays(%other)"}, {"42501", "select gnomon.copy_overlays(%other, 1)"}, {"42501", "select gnomon.write_loans(1)"}, {"42501", "select gnomon.point_of(1::regclass, 'now')"}, {"42501", "select gnomon.tracked_row(1)"},
+		{"42501", "select gnomon.merge('agent/one')"}, {"42501", "select gnomon.merge('agent/one', 'agent/two')"}, {"42501", "select gnomon.merge('agent/one', null, '{\"dry_run\": true}')"}, {"42501", "select gnomon.undo_merge(1)"}, {"42501", "select gnomon.refresh_branch('agent/one')"}, {"42501", "select gnomon.finish_merge(1)"},
+		{"42501", "select gnomon.merges()"}, {"42501", "select gnomon.conflicts(1)"}, {"42501", "select gnomon.merge_rows(1)"}, {"42501", "select gnomon.resolve(1, 1::regclass, '{1}', 'ours')"}, {"42501", "select gnomon.set_merge_policy('x')"}, {"42501", "select gnomon.check_merge(1, '{}', 0)"},
 		{"42501", "select gnomon.review_request(1, 'approve')"}, {"42501", "select * from gnomon.stale_reads('agent/one')"}, {"42501", "select gnomon.refuse_branch(1)"}, {"42501", "select gnomon.sync('shop.orders')"}, {"42501", "select gnomon.heartbeat('0')"},
 		// A trigger function that writes overlays, on a table with rows that it made up.
 		{"42501", one + "create temp table orders (like orders); create trigger x before insert on pg_temp.orders for each row execute function gnomon.h%n_put('1')"},
@@ -264,4 +269,216 @@ func TestConfinedRoleEscapes(t *testing.T) {
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return lines[len(lines)-1]
+}
+
+// TestConfinedRoleWorks on its branches, with what it was lent.
+func TestConfinedRoleWorks(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	ctx := t.Context()
+	for _, login := range []string{c.agent, c.member} {
+		conn := connectAs(t, c.pool.Config().ConnString(), login)
+		g := gnomon.New(conn)
+		run(t, conn, "set search_path = ws")
+		b := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "agent/go", gnomon.BranchOptions{Note: "mine"}))
+		if got := text(t, b, "select count(*), min(secret), count(\"both\"), sum(total), min(note) from orders where id <= 2"); got != "(2,xxx,0,3,s3cret past)" && got != "(2,xxx,0,3,base)" {
+			t.Errorf("the branch shows %s", got)
+		}
+		run(t, b, "update orders set note = 'mine' where id = 1", "insert into orders (id, customer, total, note) values (3000, 1, 1, 'mine')", "delete from orders where id = 2")
+		if got := text(t, b, "select o.id, o.note, c.name from orders o join customer c on c.id = o.customer where o.id in (1, 2, 3000) order by o.id"); got != "(1,mine,ada)\n(3000,mine,ada)" {
+			t.Errorf("the branch shows %s", got)
+		}
+		of := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "agent/of", gnomon.BranchOptions{Of: "agent/go", Logged: true}))
+		ok(t, of.Rename(ctx, "agent/renamed"))
+		if got := text(t, of, "select note from orders where id = 1"); got != "(mine)" {
+			t.Errorf("a branch of the branch shows %s", got)
+		}
+		run(t, conn, "select gnomon.open_request('agent/go', 'please')")
+		if got := text(t, conn, "select branch, state from gnomon.change_requests() where state = 'open'"); got != "(agent/go,open)" {
+			t.Errorf("requests are %s", got)
+		}
+		var names []string
+		for _, info := range must[[]gnomon.BranchInfo](t)(g.Branches(ctx)) {
+			names = append(names, info.Name)
+		}
+		if got := strings.Join(names, " "); got != "agent/one agent/two shared agent/go agent/renamed" {
+			t.Errorf("branches are %s", got)
+		}
+		ok(t, b.Reset(ctx, ""))
+		if got := text(t, b, "select note from orders where id = 2"); got != "(s3cret past)" && got != "(base)" {
+			t.Errorf("after a reset the branch shows %s", got)
+		}
+		ok(t, of.Drop(ctx))
+		ok(t, b.Drop(ctx))
+		_, err := g.CreateBranch(ctx, "elsewhere", gnomon.BranchOptions{})
+		refuses(t, err, gnomon.ErrConfined)
+		_, err = g.Branch(ctx, "s3cret branch")
+		refuses(t, err, gnomon.ErrUnknownBranch)
+		shared := must[*gnomon.Branch](t)(g.Branch(ctx, "shared"))
+		run(t, shared, "update orders set note = 'shared' where id = 5")
+		err = shared.Drop(ctx)
+		refuses(t, err, gnomon.ErrConfined)
+	}
+	confinements := must[[]gnomon.Confinement](t)(c.g.Confinements(ctx))
+	if len(confinements) != 1 || confinements[0].Role != c.agent || fmt.Sprint(confinements[0].Tables) != "map[shop.customer:[select] shop.orders:[delete insert select update]]" || *confinements[0].Masks["shop.orders"]["secret"] != "xxx" ||
+		fmt.Sprint(confinements[0].Branches, confinements[0].Prefixes, confinements[0].Members, confinements[0].Gaps) != "[shared] [agent/] ["+c.member+"] []" {
+		t.Errorf("confinements are %+v", confinements)
+	}
+	// Less than before, and then nothing.
+	ok(t, c.g.Confine(ctx, c.agent, gnomon.ConfineOptions{Branches: []string{"shared"}, Tables: map[string][]string{"shop.customer": {"select"}}}))
+	as := c.login(c.agent)
+	if code, told := as.attempt("select gnomon.use('shared'); select * from customer; select * from orders"); code != "42P01" || !strings.Contains(told, "s3cret 1") {
+		t.Errorf("what was taken back: %q, %s", code, told)
+	}
+	if code, _ := as.attempt("select gnomon.use('agent/one')"); code != "GN016" {
+		t.Errorf("a branch that was taken back: %q", code)
+	}
+	if was := must[bool](t)(c.g.Release(ctx, c.agent)); !was {
+		t.Error("it was not confined")
+	}
+	if was := must[bool](t)(c.g.Release(ctx, c.agent)); was {
+		t.Error("it was confined twice")
+	}
+	for _, sql := range []string{"select gnomon.use('shared')", "select * from gnomon.branches()", "select * from %lent.customer"} {
+		if code, _ := as.attempt(sql); code != "42501" && code != "3F000" && code != "42P01" {
+			t.Errorf("after it was released: %s: %q", sql, code)
+		}
+	}
+	if left := column[string](t, c.pool, "select nspname::text from pg_namespace where nspname ~ '^gnomon_lent'"); len(left) > 0 {
+		t.Errorf("schemas are left: %v", left)
+	}
+}
+
+// TestConfineRefusesRolesThatReachMore: every right that would lead beyond the branches is found, before and after the role was confined.
+func TestConfineRefusesRolesThatReachMore(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	ctx := t.Context()
+	group := pgserver.Role(t, pgserver.Shared(t), "group")
+	run(t, c.pool, "grant select on shop.private to "+group)
+	options := gnomon.ConfineOptions{Prefixes: []string{"agent/"}, Tables: map[string][]string{"shop.orders": {"select"}}}
+	findings := func() (list []string) {
+		for _, f := range must[[]gnomon.Finding](t)(c.g.Check(ctx)) {
+			if f.What == "confined role" {
+				list = append(list, f.Detail)
+			}
+		}
+		return list
+	}
+	if got := findings(); len(got) > 0 {
+		t.Fatalf("before anything was granted: %q", got)
+	}
+	for _, x := range []struct{ grant, revoke string }{
+		{"grant select on shop.orders to %", "revoke all on shop.orders from %"}, {"grant select (id) on shop.orders to %", "revoke all (id) on shop.orders from %"}, {"grant insert on shop.private to %", "revoke all on shop.private from %"}, {"grant update (note) on shop.orders to %", "revoke all (note) on shop.orders from %"},
+		{"grant references on shop.orders to %", "revoke all on shop.orders from %"}, {"grant trigger on shop.orders to %", "revoke all on shop.orders from %"}, {"grant truncate on shop.orders to %", "revoke all on shop.orders from %"}, {"grant select on shop.plain to %", "revoke all on shop.plain from %"},
+		{"grant select on shop.all_orders to %", "revoke all on shop.all_orders from %"}, {"grant select on shop.old_orders to %", "revoke all on shop.old_orders from %"}, {"create view public.far as select * from shop.all_orders; grant select on public.far to %", "drop view public.far"}, {"grant select on shop.orders to public", "revoke all on shop.orders from public"},
+		{"grant usage on sequence shop.private_id_seq to %", "revoke all on sequence shop.private_id_seq from %"}, {"grant create on schema shop to %", "revoke all on schema shop from %"}, {"alter table shop.plain owner to %", "alter table shop.plain owner to current_user"}, {"alter view shop.all_orders owner to %", "alter view shop.all_orders owner to current_user"},
+		{"alter schema shop owner to %", "alter schema shop owner to current_user"}, {"grant " + group + " to %", "revoke " + group + " from %"}, {"alter role % noinherit; grant " + group + " to %", "revoke " + group + " from %; alter role % inherit"}, {"grant pg_read_all_data to %", "revoke pg_read_all_data from %"},
+		{"grant pg_read_server_files to %", "revoke pg_read_server_files from %"}, {"grant pg_monitor to %", "revoke pg_monitor from %"}, {"alter role % createrole", "alter role % nocreaterole"}, {"alter role % bypassrls", "alter role % nobypassrls"}, {"alter role % replication", "alter role % noreplication"},
+		{"select gnomon.grant_access('%', null, null)", "do $$ declare r record; begin for r in select p.oid::regprocedure as f from pg_proc p where pronamespace in ('gnomon'::regnamespace, 'annals'::regnamespace) loop execute format('revoke all on function %s from %', r.f); end loop; end $$; revoke all on all tables in schema gnomon, annals from %; revoke all (tracked, xid, left_v, arrived_v) on annals.move from %; revoke all on schema annals from %; delete from annals.reader"},
+		{"grant select on gnomon.branch to %", "revoke all on gnomon.branch from %"}, {"grant execute on function gnomon.tags() to %", "revoke all on function gnomon.tags() from %"}, {"grant execute on function gnomon.tags() to public", "revoke all on function gnomon.tags() from public"}, {"alter table gnomon.tag owner to %", "alter table gnomon.tag owner to current_user"},
+	} {
+		for _, who := range []string{c.agent, c.member} {
+			if who == c.member && (strings.Contains(x.grant, "public;") || strings.HasSuffix(x.grant, "public")) {
+				continue
+			}
+			// A function that is confined to branches may be executed by the confined role.
+			grant, revoke := strings.ReplaceAll(x.grant, "%", who), strings.ReplaceAll(strings.ReplaceAll(x.revoke, "%s", "$s"), "%", who)
+			run(t, c.pool, strings.Split(grant, "; ")...)
+			if got := findings(); len(got) == 0 {
+				t.Errorf("%s: not found", grant)
+			}
+			if who == c.agent {
+				e := refuses(t, c.g.Confine(ctx, c.agent, options), gnomon.ErrConfined)
+				if e.Reason != "rights" {
+					t.Errorf("%s: %v", grant, e)
+				}
+			}
+			run(t, c.pool, strings.ReplaceAll(revoke, "$s", "%s"))
+			if who == c.agent {
+				ok(t, c.g.Confine(ctx, c.agent, options))
+			}
+			if got := findings(); len(got) > 0 {
+				t.Fatalf("after %s: %q", revoke, got)
+			}
+		}
+	}
+	run(t, c.pool, "alter role "+c.agent+" superuser")
+	refuses(t, c.g.Confine(ctx, c.agent, options), gnomon.ErrConfined)
+	run(t, c.pool, "alter role "+c.agent+" nosuperuser")
+	for _, bad := range []struct {
+		kind    error
+		options gnomon.ConfineOptions
+	}{
+		{gnomon.ErrInvalid, gnomon.ConfineOptions{Prefixes: []string{""}}}, {gnomon.ErrInvalid, gnomon.ConfineOptions{Branches: []string{""}}}, {gnomon.ErrNotTracked, gnomon.ConfineOptions{Tables: map[string][]string{"shop.plain": {"select"}}}},
+		{gnomon.ErrNotTracked, gnomon.ConfineOptions{Tables: map[string][]string{"shop.nothing": {"select"}}}}, {gnomon.ErrInvalid, gnomon.ConfineOptions{Tables: map[string][]string{"shop.orders": {}}}}, {gnomon.ErrInvalid, gnomon.ConfineOptions{Tables: map[string][]string{"shop.orders": {"truncate"}}}},
+		{gnomon.ErrInvalid, gnomon.ConfineOptions{Masks: map[string]map[string]*string{"shop.orders": {"secret": nil}}}}, {gnomon.ErrInvalid, gnomon.ConfineOptions{Tables: options.Tables, Masks: map[string]map[string]*string{"shop.orders": {"id": nil}}}},
+		{gnomon.ErrInvalid, gnomon.ConfineOptions{Tables: options.Tables, Masks: map[string]map[string]*string{"shop.orders": {"nothing": nil}}}},
+	} {
+		refuses(t, c.g.Confine(ctx, c.agent, bad.options), bad.kind)
+	}
+	refuses(t, c.g.Confine(ctx, "no such role", options), gnomon.ErrInvalid)
+	run(t, c.pool, "alter table shop.customer enable row level security")
+	refuses(t, c.g.Confine(ctx, c.agent, gnomon.ConfineOptions{Tables: map[string][]string{"shop.customer": {"select"}}}), gnomon.ErrConfined)
+	// The role has another name, and is confined as before.
+	as := c.login(c.member)
+	renamed := strings.Replace(c.agent, "agent", "tnega", 1)
+	run(t, c.pool, "alter role "+c.agent+" rename to "+renamed)
+	defer run(t, c.pool, "alter role "+renamed+" rename to "+c.agent)
+	if code, told := as.attempt("select gnomon.use('s3cret branch')"); code != "GN016" {
+		t.Errorf("after the role was renamed: %q, %s", code, told)
+	}
+}
+
+// TestLentTablesChange: commands that change a table do not find the views of roles in their way, and the views follow them.
+func TestLentTablesChange(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	ctx := t.Context()
+	agent := pgserver.Role(t, pgserver.Shared(t), "agent")
+	run(t, pool, `create schema "Sch ema"`, `create table "Sch ema"."ta""ble" ("select" int primary key, t text, o text, new text, old int)`, `insert into "Sch ema"."ta""ble" values (1, 't', 'o', 's3cret', 5)`, "create table plain (id int primary key, old text)")
+	table := `"Sch ema"."ta""ble"`
+	track(t, g, table, "plain")
+	must[*gnomon.Branch](t)(g.CreateBranch(ctx, "agent/one", gnomon.BranchOptions{}))
+	ok(t, g.Confine(ctx, agent, gnomon.ConfineOptions{Prefixes: []string{"agent/"}, Tables: map[string][]string{table: {"select", "update", "insert", "delete"}, "public.plain": {"select"}}, Masks: map[string]map[string]*string{table: {"new": new("it's")}}}))
+	c := &cell{t: t, g: g, pool: pool, agent: agent, words: strings.NewReplacer()}
+	as := c.login(agent)
+	n := 0
+	for _, step := range []struct{ ddl, row string }{
+		{"select 1", "1|t|o|it's|5"},
+		{`alter table "Sch ema"."ta""ble" alter old type bigint`, "1|t|o|it's|5"}, {`alter table "Sch ema"."ta""ble" add more text default 'm'`, "1|t|o|it's|5|m"}, {`alter table "Sch ema"."ta""ble" drop column o`, "1|t|it's|5|m"}, {`alter table "Sch ema"."ta""ble" rename new to news`, "1|t|it's|5|m"},
+		{`alter table "Sch ema"."ta""ble" add made text generated always as (t || news) stored`, "1|t|it's|5|m|"}, {`do $$ begin execute 'alter table "Sch ' || 'ema"."ta""b' || 'le" alter old type numeric';end $$`, "1|t|it's|5|m|"},
+		{"create table public.other (old text); drop table public.other", "1|t|it's|5|m|"}, {"drop table plain", "1|t|it's|5|m|"}, {`alter table "Sch ema"."ta""ble" drop column made, drop column news`, "1|t|5|m"}, {`alter table "Sch ema"."ta""ble" rename to "t a"`, "1|t|5|m"}, {`alter table "Sch ema"."t a" set schema public`, "1|t|5|m"},
+	} {
+		run(t, pool, strings.Split(step.ddl, "; ")...)
+		n++
+		name := column[string](t, pool, "select quote_ident(table_name) from annals.tracked where id = 1")[0]
+		branch := fmt.Sprintf("agent/%d", n)
+		code, told := as.attempt("select gnomon.create_branch('" + branch + "'); select gnomon.use('" + branch + "'); select * from " + name + "; begin; update " + name + " set t = 'u'; insert into " + name + ` ("select") values (2); delete from ` + name)
+		if lines := strings.Split(told, "\n"); code != "" || len(lines) < 3 || lines[2] != step.row {
+			t.Fatalf("after %s: %q, %s", step.ddl, code, told)
+		}
+		for _, f := range must[[]gnomon.Finding](t)(g.Check(ctx)) {
+			if f.What == "confined role" {
+				t.Errorf("after %s: %s", step.ddl, f.Detail)
+			}
+		}
+	}
+	// While it is being read.
+	must[*gnomon.Branch](t)(g.CreateBranch(ctx, "agent/late", gnomon.BranchOptions{}))
+	run(t, as.conn, "begin")
+	if _, err := as.conn.Exec(ctx, `select gnomon.use('agent/late', true)`); err != nil {
+		t.Fatal(err)
+	}
+	run(t, as.conn, `select * from "t a"`)
+	run(t, pool, "set lock_timeout = '10s'", `update public."t a" set t = 'x'`, "select annals.rotate(1)")
+	ok(t, g.Confine(ctx, agent, gnomon.ConfineOptions{Prefixes: []string{"agent/"}, Tables: map[string][]string{`public."t a"`: {"select"}}, Masks: map[string]map[string]*string{`public."t a"`: {"t": nil}}}))
+	if code, told := as.attempt(`select gnomon.use('agent/late'); select * from "t a"`); code != "" || told != "agent/late\n1||5|m\n" {
+		t.Errorf("while the views were being read: %q, %s", code, told)
+	}
+	// A table that is untracked, and tracked again, is another matter.
+	run(t, pool, "select gnomon.drop_branch(name) from gnomon.branches()", `select gnomon.untrack('public."t a"')`, `select gnomon.track('public."t a"')`)
+	if code, _ := as.attempt(`select gnomon.create_branch('agent/x'); select gnomon.use('agent/x'); select * from "t a"`); code != "42P01" {
+		t.Errorf("after it was tracked again: %q", code)
+	}
 }

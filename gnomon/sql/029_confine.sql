@@ -318,7 +318,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   union all
   select format('%s, which is lent to %I, is not shown to it', gnomon.table_of(l.tracked), l.role::regrole::text), case when t.ended_v is null then 'Call gnomon.sync for the table.' else 'It is not tracked any more: call gnomon.confine again.' end
     from gnomon.loan l join annals.tracked t on t.id = l.tracked join pg_roles r on r.oid = l.role
-    where t.ended_v is not null or l.schema_name is null or to_regclass(format('%I.%I', l.schema_name, t.table_name)) is null
+    where exists (select from pg_class x where x.oid = t.relation) and (t.ended_v is not null or l.schema_name is null or to_regclass(format('%I.%I', l.schema_name, t.table_name)) is null)
   union all
   select format('a role with the number %s was confined and is not there any more', c.role::oid), 'Delete it from gnomon.confinement.' from gnomon.confinement c where not exists (select from pg_roles r where r.oid = c.role)
 $$;
