@@ -44,3 +44,24 @@ func TestMergingIntoMainAndIntoTheParent(t *testing.T) {
 		run(t, pool, "select gnomon.drop_branch('child'), gnomon.drop_branch('parent')")
 	}
 }
+
+// TestMergingMovedKeysIntoABranch: a row that gets another key keeps its unique value, and the merge frees it before it is taken.
+func TestMergingMovedKeysIntoABranch(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	run(t, pool, "create table t (id int primary key, u text unique)", "insert into t values (1, 'one'), (2, 'two'), (3, 'three')")
+	track(t, g, "t")
+	for _, into := range []string{"'parent'", "null"} {
+		run(t, pool, "select gnomon.create_branch('parent')", "select gnomon.create_branch('child', 'branch:parent')")
+		// To a key that is new, and to that of a row that goes.
+		on(t, pool, "child", "update t set id = 11 where id = 1", "delete from t where id = 3", "update t set id = 3 where id = 2")
+		if got := column[string](t, pool, "select m.status from gnomon.merge('child', "+into+") m"); got[0] != "merged" {
+			t.Errorf("into %s: %s", into, got)
+		}
+		branch := map[bool]string{true: "parent"}[into != "null"]
+		if got := shownOn(t, pool, branch, "select string_agg(id || u, ' ' order by id) from t"); got != "3two 11one" {
+			t.Errorf("into %s: %s", into, got)
+		}
+		run(t, pool, "select gnomon.drop_branch('child'), gnomon.drop_branch('parent')")
+	}
+}

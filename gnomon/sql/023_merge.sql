@@ -300,7 +300,7 @@ begin
 end $$;
 comment on function gnomon.merge_tables is 'The tables that a merge is about, and for each the statement that decides its rows.';
 
-create function gnomon.merge_statements(p_tables jsonb, p_prefix text, p_views jsonb) returns setof text
+create function gnomon.merge_statements(p_tables jsonb, p_prefix text, p_views jsonb, p_deletes_first boolean default false) returns setof text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   tables int[] := gnomon.parents_first(array(select (x.value->>'tracked')::int from jsonb_array_elements(p_tables) x));
@@ -316,8 +316,8 @@ begin
       cross join (values ('delete'), ('update'), ('insert')) p (part)
     where (x.value->>p.part)::bigint > 0
     -- In main rows go before others change, and those before others come, so that a unique key finds its place free: foreign keys are looked at in
-    -- the end. On a branch they are looked at at once: parents come first.
-    order by case when p_views is null then case p.part when 'delete' then 1 when 'update' then 2 else 3 end else case p.part when 'insert' then 1 when 'update' then 2 else 3 end end,
+    -- the end. On a branch they are looked at at once: parents come first, or if unique keys don't let them, rows go first there as well.
+    order by case when p_views is null or p_deletes_first then case p.part when 'delete' then 1 when 'update' then 2 else 3 end else case p.part when 'insert' then 1 when 'update' then 2 else 3 end end,
       case when p.part = 'delete' then -i.i else i.i end
   loop
     select coalesce(p_views->>t.relation::oid::text, annals.source(t.relation)) as base, format('pg_temp.%I', p_prefix || r.n) as plan, annals.key_join(t.id, 't.%2$I', 'p.k%1$s') as same into w from annals.tracked t where t.id = r.n;
@@ -450,7 +450,7 @@ begin
     end if;
     begin
       written := 0;
-      for statement in select * from gnomon.merge_statements(tables, prefix, views) loop
+      for statement in select * from gnomon.merge_statements(tables, prefix, views, attempt % 2 = 0) loop
         execute statement into n;
         written := written + n;
       end loop;
