@@ -12,7 +12,7 @@ import (
 	"github.com/annals-db/annals/gnomon"
 )
 
-// gnomonStory is a shop whose tables are read as they were, compared, and followed.
+// gnomonStory is a shop whose tables are read as they were, compared, followed, and branched.
 func gnomonStory(ctx context.Context, out io.Writer, pool *pgxpool.Pool) error {
 	fmt.Fprintln(out, "gnomon: version control for rows")
 	if _, err := pool.Exec(ctx, `
@@ -106,5 +106,67 @@ func gnomonStory(ctx context.Context, out io.Writer, pool *pgxpool.Pool) error {
 		return err
 	}
 	fmt.Fprintf(out, "  The change feed made %d mails of 4 changes.\n", mails)
+	return branchStory(ctx, out, pool, rows)
+}
+
+// branchStory tries prices on a branch, merges them, and takes that back; and lets somebody work on a branch under a policy.
+func branchStory(ctx context.Context, out io.Writer, pool *pgxpool.Pool, rows *gnomon.Gnomon) error {
+	summer, err := rows.CreateBranch(ctx, "summer", gnomon.BranchOptions{})
+	if err != nil {
+		return err
+	}
+	if _, err := summer.Exec(ctx, "update article set price = price * 0.8"); err != nil {
+		return err
+	}
+	// On main life goes on.
+	if _, err := pool.Exec(ctx, "update article set name = 'Red rug' where id = 1"); err != nil {
+		return err
+	}
+	show := func(db gnomon.DB, where string) error {
+		var list string
+		if err := db.QueryRow(ctx, "select string_agg(format('%s %s', name, price), ', ' order by id) from article").Scan(&list); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "  %s: %s\n", where, list)
+		return nil
+	}
+	if err := errors.Join(show(summer, "On the branch"), show(pool, "On main")); err != nil {
+		return err
+	}
+	report, err := summer.Merge(ctx, gnomon.MergeOptions{})
+	if err != nil {
+		return err
+	}
+	if err := show(pool, "Merged"); err != nil {
+		return err
+	}
+	if _, err := rows.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{}); err != nil {
+		return err
+	}
+	if err := show(pool, "Taken back"); err != nil {
+		return err
+	}
+
+	err = rows.SetMergePolicy(ctx, gnomon.MergePolicy{Name: "agents", Prefix: "agents/", Tables: map[string]gnomon.TableRule{
+		"public.article": {MaxRows: 1, Conditions: []gnomon.Condition{{Column: "price", Operator: "<", Value: 1000}}},
+	}})
+	if err != nil {
+		return err
+	}
+	run := gnomon.RunOptions{Purpose: "Round prices", Actor: "agent", Prefix: "agents/", Merge: true}
+	for _, sql := range []string{"update article set price = 149.00 where id = 1", "update article set price = 0"} {
+		result, err := gnomon.Run(ctx, pool, run, func(ctx context.Context, b *gnomon.Branch) error {
+			_, err := b.Exec(ctx, sql)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "  An agent's work is %s", result.Outcome)
+		if refused := (*gnomon.Error)(nil); errors.As(result.Refused, &refused) {
+			fmt.Fprintf(out, ": %s", refused.Message)
+		}
+		fmt.Fprintln(out, ".")
+	}
 	return nil
 }
