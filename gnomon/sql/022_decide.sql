@@ -122,6 +122,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   id int := gnomon.present_history(p_table);
   c record;
+  column_n int;
 begin
   if coalesce(p_strategy, '') not in ('fail', 'ours', 'theirs', 'newest', 'min', 'max', 'sum', 'union', 'json', 'function') then
     perform gnomon.refuse('GN006', format('there is no strategy %L', coalesce(p_strategy, '')), 'It is fail, ours, theirs, newest, min, max, sum, union, json or function.');
@@ -138,12 +139,13 @@ begin
       perform gnomon.refuse('GN006', format('%s does not decide values of type %s', p_strategy, c.type), 'Choose another strategy.', jsonb_build_object('table', p_table::text, 'column', p_column));
     end if;
     perform gnomon.check_decider(p_function, c.type_oid, c.type);
+    column_n := c.n;
   elsif p_strategy = 'function' then
     perform gnomon.refuse('GN006', 'a function decides values of one column', 'Name the column.');
   end if;
-  delete from gnomon.strategy s where s.tracked = id and s.n is not distinct from c.n;
+  delete from gnomon.strategy s where s.tracked = id and s.n is not distinct from column_n;
   if p_strategy <> 'fail' or p_column is not null then
-    insert into gnomon.strategy (tracked, n, strategy, function) values (id, c.n, p_strategy, p_function);
+    insert into gnomon.strategy (tracked, n, strategy, function) values (id, column_n, p_strategy, p_function);
   end if;
 end $$;
 comment on function gnomon.set_strategy is 'Says how merges decide where both sides changed a column of a table (null: any column that has no strategy of its own; ours and theirs then decide as well about rows that one side changed and the other deleted): fail (a conflict), ours (the branch), theirs (what it is merged into), newest, min, max, sum (of what both added), union (of arrays), json (objects key by key), or a function of base, ours and theirs.';
@@ -152,7 +154,7 @@ create function gnomon.check_decider(p_function regprocedure, p_type oid, p_name
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
   perform gnomon.refuse('GN006', format('%s does not decide values of type %s', p_function, p_name), format('It takes base, ours and theirs, and returns one of them or another value: f(%1$s, %1$s, %1$s) returns %1$s.', p_name))
-    where p_function is not null and not exists (select from pg_proc p where p.oid = p_function and p.prokind = 'f' and not p.proretset and p.proargtypes::oid[] = array[p_type, p_type, p_type] and p.prorettype = p_type);
+    where p_function is not null and not exists (select from pg_proc p where p.oid = p_function and p.prokind = 'f' and not p.proretset and array(select u.type from unnest(p.proargtypes::oid[]) with ordinality u (type, i) order by u.i) = array[p_type, p_type, p_type] and p.prorettype = p_type);
 end $$;
 comment on function gnomon.check_decider is 'Refuses a function that cannot decide values of a type.';
 
@@ -261,7 +263,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.object_of is 'SQL for a row, of which columns are named by a prefix and their number, as JSON.';
 
-create function gnomon.decide_query(p_tracked int, p_source text, p_target text, p_strategies jsonb default null, p_keep boolean default false, p_resolutions text default null, p_theirs boolean default false, p_gone boolean default false) returns text
+create function gnomon.decide_query(p_tracked int, p_source text, p_target text, p_strategies jsonb default null, p_keep boolean default false, p_resolutions text default null, p_theirs boolean default false, p_gone boolean default false, p_unsettled boolean default false) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   relation text := (select t.relation::text from annals.tracked t where t.id = p_tracked);
@@ -289,8 +291,9 @@ begin
          coalesce(string_agg(format('case when d.v < %s then %s end', x.late_v, x.n), ', ' order by x.n) filter (where x.late_v is not null), '') as absent,
          coalesce(string_agg(', %1$s.m' || x.n, '' order by x.n), '') as image
     into c from (select m.*, v.value, v.conflict, gnomon.same_image('j.m' || m.n, 'j.b' || m.n, m.quick) as theirs_same, gnomon.same_image('j.c' || m.n, 'j.b' || m.n, m.quick) as ours_same,
-                        gnomon.same_image('j.c' || m.n, 'j.m' || m.n, m.quick) as agree, gnomon.same_image('d.d' || m.n, 'd.m' || m.n, m.quick) as result_same
-                 from gnomon.merge_columns(p_tracked) m join gnomon.strategy_of(p_tracked, p_strategies) s on s.n = m.n
+                        -- Two who add the same to a number have not agreed on it.
+                        case s.strategy when 'sum' then 'j.was is not true and ' else '' end || gnomon.same_image('j.c' || m.n, 'j.m' || m.n, m.quick) as agree, gnomon.same_image('d.d' || m.n, 'd.m' || m.n, m.quick) as result_same
+                 from gnomon.merge_columns(p_tracked) m join (select y.n, y.function, case when y.strategy = 'sum' and p_unsettled then 'fail' else y.strategy end as strategy from gnomon.strategy_of(p_tracked, p_strategies) y) s on s.n = m.n
                  cross join lateral gnomon.decide_value(s.strategy, s.function, m.type, 'e.b' || m.n, 'e.c' || m.n, 'e.m' || m.n, format('coalesce(e.at > gnomon.changed_at(%s, e.key), true)', p_tracked)) v
                  where m.key_position is null) x;
   row_strategy := (select s.strategy from gnomon.strategy_of(p_tracked, p_strategies) s where s.n is null);
@@ -318,4 +321,4 @@ begin
     ' from ', p_source, ' s left join ', p_target, ' t on ', k.joined, ' offset 0) j',
     case when resolves then ' left join ' || p_resolutions || ' r on r.v = j.v and r.image = pg_catalog.md5(row(j.there' || format(c.image, 'j') || ')::pg_catalog.text)' else '' end, ' offset 0) e offset 0) e offset 0) d offset 0) f');
 end $$;
-comment on function gnomon.decide_query is 'SQL that decides all rows of a table. The source has a row per row that ours may have changed: v (its number), at, was (there in the base), alive (there in ours), k<n> its key, b<n> and c<n> its columns in the base and in ours; the target (there, k<n>, m<n>) has theirs. Comes out what is to become of theirs: op i, u (to d<n>), d, a (it is so already), n (ours changed nothing) or x (a conflict); kind and conflicts say of what. With p_keep conflicts leave theirs as it is, and the rest of the row is merged.';
+comment on function gnomon.decide_query is 'SQL that decides all rows of a table. The source has a row per row that ours may have changed: v (its number), at, was (there in the base), alive (there in ours), k<n> its key, b<n> and c<n> its columns in the base and in ours; the target (there, k<n>, m<n>) has theirs. Comes out what is to become of theirs: op i, u (to d<n>), d, a (it is so already), n (ours changed nothing) or x (a conflict); kind and conflicts say of what. With p_keep conflicts leave theirs as it is, and the rest of the row is merged. p_unsettled: nothing notes what was merged, so what merging again would add again is a conflict.';

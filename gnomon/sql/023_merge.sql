@@ -294,7 +294,8 @@ begin
     tracked := t.id;
     relation := t.relation::text;
     query := gnomon.decide_query(t.id, source, gnomon.merge_target(t.id, source, p_views->>t.relation::oid::text, m.into_branch is null and has_any_column_privilege(p_role, t.relation, 'update')),
-      m.options->'strategies', coalesce(m.options->>'conflicts' = 'keep', false), case when p_resolves then format('(select * from gnomon.resolution r where r.tracked = %s)', t.id) end, false, true);
+      m.options->'strategies', coalesce(m.options->>'conflicts' = 'keep', false), case when p_resolves then format('(select * from gnomon.resolution r where r.tracked = %s)', t.id) end, false, true,
+      m.into_branch is not null and (select b.parent from gnomon.branch b where b.id = m.branch) is distinct from m.into_branch);
     return next;
   end loop;
 end $$;
@@ -537,7 +538,7 @@ begin
   end if;
   return gnomon.run_merge(m);
 end $$;
-comment on function gnomon.merge is 'Merges a branch into main, or into another branch (p_into), by what each side changed since their base, column by column. Options: conflicts (fail: nothing is written when there are any; partial: rows in conflict stay on the branch, and the others are merged; keep: all is merged but the columns in conflict, which stay as they are), strategies ({table: {column: strategy, "*": strategy}, "*": strategy}, see gnomon.set_strategy), tables, keys ({table: [key, ...]}), dry_run and no_stale_reads. Where conflicts or violated constraints stand in the way nothing is written, and the result says so: gnomon.conflicts and gnomon.violations list them. What is merged already is not merged again.';
+comment on function gnomon.merge is 'Merges a branch into main, or into another branch (p_into), by what each side changed since their base, column by column. Options: conflicts (fail: nothing is written when there are any; partial: rows in conflict stay on the branch, and the others are merged; keep: all is merged but the columns in conflict, which stay as they are), strategies ({table: {column: strategy, "*": strategy}, "*": strategy}, see gnomon.set_strategy), tables, keys ({table: [key, ...]}), dry_run and no_stale_reads. Where conflicts or violated constraints stand in the way nothing is written, and the result says so: gnomon.conflicts and gnomon.violations list them. What is merged already is not merged again. Into a branch other than the one that it was made from, the strategy sum does not decide: nothing would tell what was added already.';
 
 create function gnomon.merge_of(p_merge bigint) returns gnomon.merged
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
