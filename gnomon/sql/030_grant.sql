@@ -68,10 +68,10 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'branch_counts', 'branch_state', 'branch_writers', 'close_request', 'request_standing', 'standing_reviews']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'lock_rows', 'refuse_write']), 'viewer'
+    'branch_diff', 'branch_diff_counts', 'branch_diff_rows', 'branch_step_rows', 'branch_steps', 'diffed_overlays', 'diffed_tables', 'lock_rows', 'reads_all', 'refuse_write']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'write_changed', 'write_open']), 'owner'
+    'branch_diff_query', 'check_reaches', 'overlay_image', 'write_changed', 'write_open']), 'owner'
   union all
   select 'gnomon', unnest(array[
     'changed_at', 'conflicts', 'merge_json', 'merge_of', 'merge_rows', 'merges', 'no_table', 'refuse_merge', 'strategies', 'suits', 'union_arrays', 'violations', 'wrote']), 'viewer'
