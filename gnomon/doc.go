@@ -1,5 +1,5 @@
-// Package gnomon is version control for rows in PostgreSQL: tables as they were at any moment, what differs between two moments, and a
-// feed of all changes without gaps.
+// Package gnomon is version control for rows in PostgreSQL: tables as they were at any moment, what differs between two moments, a
+// feed of all changes without gaps, and branches that are worked on, merged, and taken back.
 //
 // [Install] it once, track tables, and from then on their past can be read:
 //
@@ -56,6 +56,71 @@
 // So each change comes exactly once, whatever transactions overlap, processes die or servers crash. A consumer can begin with the rows that are there. Of two processes
 // with one consumer, one works and the other takes over. [Feed.All] iterates, at least once. [Gnomon.Consumers] tells how far each is and
 // how much history it keeps.
+//
+// # Branches
+//
+// A [Branch] is the database with changes of its own over a base, which is a place of main. Making one is a few rows, however large the tables
+// are. Ordinary SQL runs on it, with the names of tables unchanged; it reads the rows of the base with those of the branch over them, and what it writes is
+// seen there only:
+//
+//	b, err := g.CreateBranch(ctx, "summer", gnomon.BranchOptions{})        // of what is committed now; From names another place, Of another branch
+//	_, err = b.Exec(ctx, "update article set price = price * 0.8")        // and Query, QueryRow, Begin, SendBatch as pgx has them
+//	article, found, err := gnomon.Get[Article](ctx, b, "shop.article", 5) // and List
+//
+// Keys, foreign keys with their actions, defaults, generated columns, CHECK and NOT NULL hold there as they do on main. Who writes a row that another one has changed since it
+// was read gets 40001, so no update is lost. [OnBranch] puts a transaction on a branch, [Branch.Pool] everything that a pool does. [Branch.Upsert], [Branch.CopyFrom] and [Branch.Lock]
+// stand for what SQL can't do on a view.
+//
+// [Gnomon.Merge] brings what the branch changed into main, or into another branch. It decides by column: what one side alone changed since the base is taken, and where both did,
+// it is a conflict, unless a [Strategy] decides. Conflicts and violated constraints are listed before anything is written:
+//
+//	report, err := b.Merge(ctx, gnomon.MergeOptions{})
+//	if errors.Is(err, gnomon.ErrConflict) {
+//		list, err := g.Conflicts(ctx, report.ID)                                            // by row and column: base, branch, main
+//		err = g.ResolveConflict(ctx, report.ID, list[0].Table, list[0].Key, gnomon.TakeOurs, nil)
+//		report, err = g.FinishMerge(ctx, report.ID)
+//	}
+//	_, err = g.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{})                         // and what others did since stays
+//
+// A merge is one transaction that locks rows and no table, and main's triggers fire. What was merged is not merged again; the branch goes on. [Branch.Refresh] moves it to a later base
+// by the same rules, and [Branch.Reset] starts it anew.
+//
+// With [BranchOptions.RecordReads] what is read on a branch is noted: rows that [Get] reads, and of other statements the tables, unless [Branch.Reading] says more.
+// [Branch.StaleReads] lists what of it main has changed since, and a merge can demand that there is nothing.
+//
+// For work that others look at there are policies ([Gnomon.SetMergePolicy]), which say what merges may change and who may merge, change requests ([Gnomon.OpenRequest],
+// [Gnomon.Review], [Gnomon.MergeRequest]), and runs: [Run] does something on a branch of its own, and merges it, leaves it as a change request, or, where it fails, leaves nothing:
+//
+//	result, err := gnomon.Run(ctx, pool, gnomon.RunOptions{Purpose: "Order what is sold out", Actor: "agent 7", Merge: true},
+//		func(ctx context.Context, b *gnomon.Branch) error { ... })
+//
+// [Gnomon.Confine] lets a role use branches of certain names, and there certain tables and columns, and nothing else by any path.
+//
+// What a branch can't do, or does in another way; the last column is the test that shows it:
+//
+//	INSERT ON CONFLICT                             ErrNotOnBranch: Branch.Upsert                             TestBranchLimits
+//	MERGE before PostgreSQL 17                     ErrNotOnBranch: Branch.Upsert, or UPDATE and INSERT       TestBranchLimits
+//	TRUNCATE                                       ErrNotOnBranch: DELETE                                    TestBranchLimits
+//	ctid, xmin and the like; TABLESAMPLE           ErrNotOnBranch: the key; a condition with random()        TestBranchLimits
+//	unique values that rows exchange in one        23505: two statements                                     TestBranchLimits
+//	  statement
+//	unique indexes of expressions or of some       merging finds what violates them                          TestBranchLimits
+//	  rows, exclusion constraints
+//	SELECT FOR UPDATE                              locks nothing: Branch.Lock                                TestLock
+//	a table with its schema before its name        is that of main                                           TestQualifiedNamesMeanMain
+//	names in functions with a search_path of       mean main                                                 TestQualifiedNamesMeanMain
+//	  their own or a body in standard SQL
+//	tables that are not tracked                    are as they are on main; writing them is ErrNotOnBranch   TestUntrackedTablesOnABranch
+//	triggers                                       those BEFORE a row run, if in PL/pgSQL and without        TestTriggersOnBranches
+//	                                                 WHEN and columns; all run when it is merged
+//	roles that row-level security restricts        ErrNotOnBranch: a role that reads all rows                TestRowSecurityOnBranches
+//	a table whose columns changed since the base   ErrNotOnBranch: Branch.Refresh; it can be merged as well  TestColumnsThatChangeUnderABranch
+//	the past of a branch                           is there if it is Logged, else ErrNotOnBranch             TestPastOfBranches
+//	undo of a merge into a branch                  ErrNotOnBranch: undo on the branch what it changed        TestUndoOfMergesIntoBranches
+//	reads within functions, and by COPY            are not noted: Branch.Note                                TestReadsThatAreNotSeen
+//	stale reads, policies                          are of main, not of a branch that is merged into          TestPoliciesAreForMain
+//	writes to main by others while a merge         are seen if both are SERIALIZABLE, or themselves          TestMergesThatCrossDoNotSkew
+//	  that demands no stale reads commits            merges that demand it
 //
 // # Upkeep
 //
