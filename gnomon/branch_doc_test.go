@@ -181,6 +181,30 @@ func TestUndoOfMergesIntoBranches(t *testing.T) {
 	refuses(t, err, gnomon.ErrNotOnBranch)
 }
 
+// Limit: unique indexes of expressions or of some rows, and exclusion constraints, are not looked at on a branch; merging finds what violates them.
+func TestMergingFindsWhatBranchesDoNot(t *testing.T) {
+	t.Parallel()
+	g, pool, b := working(t, "b")
+	ctx := t.Context()
+	run(t, pool, "create table shop.stay (id int primary key, name text, kind int, span int4range, exclude using gist (span with &&))", "create unique index on shop.stay (lower(name))", "create unique index on shop.stay (kind) where kind > 5",
+		"insert into shop.stay values (1, 'ada', 6, '[1,5)')")
+	track(t, g, "shop.stay")
+	for _, c := range []struct{ sql, kind string }{
+		{"insert into stay values (2, 'ADA', 1, '[10,11)')", "unique"}, {"insert into stay values (2, 'bob', 6, '[10,11)')", "unique"}, {"insert into stay values (2, 'bob', 1, '[4,7)')", "exclusion"},
+	} {
+		ok(t, b.Reset(ctx, gnomon.Present))
+		if _, err := b.Exec(ctx, c.sql); err != nil {
+			t.Fatal(err)
+		}
+		report, err := b.Merge(ctx, gnomon.MergeOptions{})
+		refuses(t, err, gnomon.ErrViolation)
+		list := must[[]gnomon.Violation](t)(g.Violations(ctx, report.ID))
+		if len(list) != 1 || list[0].Kind != c.kind || list[0].Table != "shop.stay" {
+			t.Errorf("%s: %+v", c.sql, list)
+		}
+	}
+}
+
 // Limit: what functions read, and COPY, is not noted by itself.
 func TestReadsThatAreNotSeen(t *testing.T) {
 	t.Parallel()

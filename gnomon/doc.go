@@ -104,7 +104,7 @@
 //	ctid, xmin and the like; TABLESAMPLE           ErrNotOnBranch: the key; a condition with random()        TestBranchLimits
 //	unique values that rows exchange in one        23505: two statements                                     TestBranchLimits
 //	  statement
-//	unique indexes of expressions or of some       merging finds what violates them                          TestBranchLimits
+//	unique indexes of expressions or of some       merging finds what violates them                          TestMergingFindsWhatBranchesDoNot
 //	  rows, exclusion constraints
 //	SELECT FOR UPDATE                              locks nothing: Branch.Lock                                TestLock
 //	a table with its schema before its name        is that of main                                           TestQualifiedNamesMeanMain
