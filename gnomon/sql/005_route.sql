@@ -339,7 +339,7 @@ begin
   for c in select x.relname from pg_class x where x.relnamespace = 'gnomon'::regnamespace and x.relname ~ format('^h%s_[0-9]+_(entries|overlay|changed)$', p_tracked) loop
     perform gnomon.drop_route('gnomon', c.relname);
   end loop;
-  for f in select p.oid from pg_proc p where p.pronamespace = 'gnomon'::regnamespace and p.proname ~ format('^h%s_([0-9]+_[0-9]+_today|rows|put|act|judge|derive|coerce|check|number|[0-9]+_default_[0-9]+)$', p_tracked)
+  for f in select p.oid from pg_proc p where p.pronamespace = 'gnomon'::regnamespace and p.proname ~ format('^h%s_([0-9]+_[0-9]+_today|rows|put|act|judge|derive|(lent_)?(coerce|check)|number|[0-9]+_default_[0-9]+(_lent)?)$', p_tracked)
              and not exists (select from pg_depend d where d.refclassid = 'pg_proc'::regclass and d.refobjid = p.oid and d.deptype = 'n') loop
     execute format('drop function %s', f);
   end loop;

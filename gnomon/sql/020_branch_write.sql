@@ -204,7 +204,7 @@ comment on function gnomon.pending_of is 'Keys that rows may have referred to be
 
 create function gnomon.branch_view(p_tracked int, p_route int) returns text
 language sql stable security definer set search_path = pg_catalog, pg_temp
-as $$ select format('%I.%I', r.schema_name, r.view_name) from gnomon.route r where r.tracked = p_tracked and r.kind = 'branch' and r.guarded = (select x.guarded from gnomon.route x where x.id = p_route) order by r.id desc limit 1 $$;
+as $$ select format('%I.%I', r.schema_name, r.view_name) from gnomon.route r where r.tracked = p_tracked and r.kind = 'branch' order by r.guarded = (select x.guarded from gnomon.route x where x.id = p_route) desc, r.id desc limit 1 $$;
 comment on function gnomon.branch_view is 'The view of another table for those who use this one.';
 
 create function gnomon.write_act(p_tracked int) returns void
@@ -650,6 +650,7 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   c record;
   name text;
+  numbers boolean;
 begin
   -- As text: it depends on no function or sequence of the user's.
   for c in
@@ -658,9 +659,17 @@ begin
     from annals.tracked t join pg_attrdef f on f.adrelid = t.relation join gnomon.branch_columns(p_tracked) b on b.attnum = f.adnum where t.id = p_tracked order by b.n
   loop
     name := format('gnomon.h%s_%s_default_%s', p_tracked, (select h.generation from gnomon.history h where h.tracked = p_tracked), c.n);
-    execute format('create or replace function %s() returns %s language sql volatile as %L', name, c.type, format('select (%s)::%s', c.expression, c.type));
+    -- Who is confined has no rights to the sequence of a column, and needs none.
+    numbers := c.expression like 'pg_catalog.nextval(%' and exists (select from gnomon.route x where format('%I.%I', x.schema_name, x.view_name) = p_view and x.guarded);
+    if numbers then
+      name := name || '_lent';
+    end if;
+    execute format('create or replace function %s() returns %s language sql volatile%s as %L', name, c.type, case when numbers then ' security definer set search_path = pg_catalog, pg_temp' else '' end, format('select (%s)::%s', c.expression, c.type));
     execute format('comment on function %s is %L', name, format('Default of column %I.', c.name));
     execute format('grant execute on function %s to public', name);
+    if numbers then
+      execute format('revoke all on function %s from public', name);
+    end if;
     execute format('alter view %s alter column %I set default %s()', p_view, c.name, name);
   end loop;
 end $$;
@@ -671,6 +680,7 @@ language plpgsql set search_path = pg_catalog, pg_temp set check_function_bodies
 declare
   t annals.tracked;
   route int := (select x.id from gnomon.route x where format('%I.%I', x.schema_name, x.view_name) = p_view);
+  guarded boolean := (select x.guarded from gnomon.route x where x.id = route);
   name text;
   before record;
   coerce record;
@@ -692,8 +702,9 @@ begin
       execute format('create trigger gnomon_2_%s ', to_char(before.i, 'FM000')) || format(before.statement, p_view);
     end loop;
     derives := gnomon.write_derive(p_tracked, false);
-    for name in select format('gnomon.h%s_%s', p_tracked, x) from unnest(array['coerce', 'check']) x loop
-      execute format('create or replace function %s() returns trigger language plpgsql as %L', name, format(E'\n#variable_conflict use_column\ndeclare\n  derived record;\n%sbegin\n%s%s%s  return new;\nend ',
+    -- Who is confined must not see masked columns by operators of his own, which his search_path puts before those of expressions.
+    for name in select format('gnomon.h%s_%s%s', p_tracked, case when guarded then 'lent_' else '' end, x) from unnest(array['coerce', 'check']) x loop
+      execute format('create or replace function %s() returns trigger language plpgsql%s as %L', name, case when guarded then ' set search_path = pg_catalog, pg_temp' else '' end, format(E'\n#variable_conflict use_column\ndeclare\n  derived record;\n%sbegin\n%s%s%s  return new;\nend ',
         coerce.declared, case when name like '%coerce' then gnomon.refusing_generated(p_tracked) else '' end, coerce.body, case when derives and name like '%check' then gnomon.deriving(p_tracked) else '' end));
       execute format('comment on function %s is %L', name, format('Checks rows of %I.%I that are written on a branch, as the caller.', t.schema_name, t.table_name));
       execute format('create trigger gnomon_%s instead of insert or update on %s for each row execute function %s()', case when name like '%coerce' then '1_coerce' else '3_check' end, p_view, name);

@@ -10,7 +10,7 @@
 
 create view gnomon.confined_access (function) with (security_invoker = true) as
   select unnest(array['astray', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branches', 'change_requests', 'create_branch', 'describe_branch', 'drop_branch', 'enter_branch', 'holds', 'is_confined', 'leave', 'note_plan', 'note_read', 'open_branch', 'open_loans', 'open_request',
-    'refuse', 'refuse_loan', 'rename_branch', 'reset_branch', 'resume', 'reviews', 'use', 'versions', 'withdraw_request']);
+    'refuse', 'refuse_check', 'refuse_generated', 'refuse_loan', 'rename_branch', 'reset_branch', 'resume', 'reviews', 'use', 'versions', 'withdraw_request']);
 comment on view gnomon.confined_access is 'Which functions a role that is confined may execute, see gnomon.confine. Each of them holds it to its branches; what they call is not among them, unless they run as the caller.';
 comment on column gnomon.confined_access.function is 'Name of the function.';
 
@@ -58,6 +58,13 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.hidden_columns is 'Columns whose values a role does not see: those that are masked, and those that are computed from them.';
 
+create function gnomon.open_triggers(p_tracked int) returns table (name name)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select g.tgname from annals.tracked t join pg_trigger g on g.tgrelid = t.relation join pg_proc p on p.oid = g.tgfoid
+  where t.id = p_tracked and not g.tgisinternal and g.tgtype & 3 = 3 and g.tgenabled <> 'D' and not annals.is_ours(g.tgfoid) and not exists (select from unnest(p.proconfig) c where starts_with(c, 'search_path='))
+$$;
+comment on function gnomon.open_triggers is 'The BEFORE triggers of a table whose functions look names up by the search_path of whoever writes.';
+
 create function gnomon.write_loans(p_tracked int) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -67,6 +74,7 @@ declare
   form int := (select s.number from gnomon.shapes(p_tracked) s where s.present);
   place name;
   list text;
+  f regprocedure;
 begin
   if not exists (select from gnomon.loan x where x.tracked = p_tracked) then
     return;
@@ -101,7 +109,16 @@ begin
     execute format('create view %I.%I with (security_barrier = true) as select %s from %I.%I', place, t.table_name, list, r.schema_name, r.view_name);
     execute format('comment on view %I.%I is %L', place, t.table_name, format('%I.%I as it is lent to %s. gnomon.sync writes it again when it was dropped.', t.schema_name, t.table_name, l.role));
     execute format('grant usage on schema %I to %s', place, l.role);
-    execute format('grant %s on %I.%I to %s', array_to_string(l.rights, ', '), place, t.table_name, l.role);
+    -- A trigger of a user's sees all columns, and what it calls is found by the search_path of the role.
+    if l.masks <> '{}' and exists (select from gnomon.open_triggers(p_tracked)) then
+      l.rights := array(select r from unnest(l.rights) r where r = 'select');
+    end if;
+    if l.rights <> '{}' then
+      execute format('grant %s on %I.%I to %s', array_to_string(l.rights, ', '), place, t.table_name, l.role);
+    end if;
+    for f in select p.oid::regprocedure from pg_proc p where p.pronamespace = 'gnomon'::regnamespace and p.proname ~ format('^h%s_[0-9]+_default_[0-9]+_lent$', p_tracked) and 'insert' = any (l.rights) loop
+      execute format('grant execute on function %s to %s', f, l.role);
+    end loop;
     update gnomon.loan o set schema_name = place where o.role = l.role and o.tracked = p_tracked;
   end loop;
   perform gnomon.drop_empty_loans();
@@ -128,7 +145,9 @@ begin
   o.place := gnomon.branch_place(b);
   o.outside := p_outside;
   with loans as materialized (select l.tracked, l.schema_name, t.table_name, s.id as source from gnomon.lent l join annals.tracked t on t.id = l.tracked join gnomon.source s on s.schema_name = t.schema_name where l.schema_name is not null),
-  routes as materialized (select r.relation, r.checked, l.schema_name, l.table_name from gnomon.routes_at(o.place, 'branch') r join loans l on l.tracked = r.tracked where r.guarded),
+  -- What follows from foreign keys may happen to tables that are not lent.
+  found as materialized (select r.tracked, r.relation, r.checked, r.guarded from gnomon.routes_at(o.place, 'branch') r),
+  routes as (select r.relation, l.schema_name, l.table_name from found r join loans l on l.tracked = r.tracked where r.guarded),
   listed as (
     select 1 as part, min(l.source) as i, quote_ident(l.schema_name) as entry, l.schema_name ~ '^gnomon_lent_[0-9]+_[0-9]+$' as main from loans l group by l.schema_name
     union all
@@ -136,7 +155,7 @@ begin
     select 2, s.i::int, quote_ident(s.schema), true from unnest(p_schemas) with ordinality s (schema, i)
       where gnomon.source_shown(s.schema) is null and not exists (select from annals.tracked t join gnomon.history h on h.tracked = t.id where t.schema_name = s.schema))
   select (select coalesce(string_agg(l.entry, ', ' order by l.part, l.main, l.i), '""') from listed l),
-         (select concat(format(' b%s.%s ', b.id, b.base), string_agg(r.checked, '')) from routes r),
+         (select concat(format(' b%s.%s ', b.id, b.base), string_agg(r.checked, '')) from found r),
          (select coalesce(jsonb_object_agg(r.relation, format('%I.%I', r.schema_name, r.table_name)), '{}') from routes r)
     into o.path, o.checked, o.tables;
   return o;
@@ -246,6 +265,10 @@ begin
       end if;
       masks := masks || jsonb_build_object(c.n::text, c.value#>>'{}');
     end loop;
+    if masks <> '{}' and l.rights <> '["select"]' then
+      perform gnomon.refuse('GN027', format('trigger %I of %s would show masked columns: its function looks names up by the search_path of whoever writes', x.name, l.name), 'Give the function one of its own: alter function ... set search_path = ...; or lend the table to be read only.', jsonb_build_object('table', l.name, 'reason', 'trigger', 'trigger', x.name))
+        from gnomon.open_triggers(l.tracked) x;
+    end if;
     insert into gnomon.loan (role, tracked, rights, masks) values (grantee, l.tracked, array(select distinct e from jsonb_array_elements_text(l.rights) e order by e), masks);
   end loop;
   for gap in select string_agg(g.detail, '; ' order by g.what, g.object) as list, jsonb_agg(g.detail order by g.what, g.object) as details, count(*) as n from (select * from gnomon.confinement_gaps(grantee) limit 100) g having count(*) > 0 loop
@@ -319,6 +342,9 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select format('%s, which is lent to %I, is not shown to it', gnomon.table_of(l.tracked), l.role::regrole::text), case when t.ended_v is null then 'Call gnomon.sync for the table.' else 'It is not tracked any more: call gnomon.confine again.' end
     from gnomon.loan l join annals.tracked t on t.id = l.tracked join pg_roles r on r.oid = l.role
     where exists (select from pg_class x where x.oid = t.relation) and (t.ended_v is not null or l.schema_name is null or to_regclass(format('%I.%I', l.schema_name, t.table_name)) is null)
+  union all
+  select format('%s cannot be written by %I: trigger %I would show masked columns', gnomon.table_of(l.tracked), l.role::regrole::text, x.name), 'Give its function a search_path of its own: alter function ... set search_path = ...; then call gnomon.confine again.'
+    from gnomon.loan l cross join lateral gnomon.open_triggers(l.tracked) x where l.masks <> '{}' and l.rights <> array['select']
   union all
   select format('a role with the number %s was confined and is not there any more', c.role::oid), 'Delete it from gnomon.confinement.' from gnomon.confinement c where not exists (select from pg_roles r where r.oid = c.role)
 $$;

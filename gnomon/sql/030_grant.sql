@@ -37,7 +37,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'confinements']), 'admin'
   union all
   select 'gnomon', unnest(array[
-    'after_ddl', 'before_ddl', 'check_confinements', 'confine', 'confinement_gaps', 'drop_empty_loans', 'drop_loans', 'hidden_columns', 'release', 'roles_of', 'write_loans']), 'owner'
+    'after_ddl', 'before_ddl', 'check_confinements', 'confine', 'confinement_gaps', 'drop_empty_loans', 'drop_loans', 'hidden_columns', 'open_triggers', 'release', 'roles_of', 'write_loans']), 'owner'
   union all
   select 'gnomon', unnest(array[
     'branch_here', 'branch_holds', 'branch_view', 'pending_of', 'refuse_check', 'refuse_collision', 'refuse_duplicate', 'refuse_generated', 'refuse_lost', 'refuse_null', 'refuse_reference', 'branch_named', 'branch_of', 'branch_past', 'branch_place', 'branches', 'may_use', 'open_branch', 'enter_branch', 'refuse_branch', 'resume', 'use', 'versions', 'overlay_columns']), 'viewer'
