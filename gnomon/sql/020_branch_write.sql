@@ -8,18 +8,24 @@ create function gnomon.branch_columns(p_tracked int) returns table (n int, name 
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
+  -- Types are those of the overlay: this is asked often.
   return query
-  select c.n, c.name, c.type, c."collate", c.is_key, a.attnum, a.atttypid, a.atttypmod, a.attnotnull, a.attidentity
-  from gnomon.overlay_columns(p_tracked) c join annals.tracked t on t.id = p_tracked join pg_attribute a on a.attrelid = t.relation and a.attname = c.name and not a.attisdropped;
+    select c.n, a.attname, format_type(o.atttypid, o.atttypmod), case when o.attcollation <> y.typcollation then format(' collate %I.%I', n.nspname, l.collname) else '' end, c.n = any (t.key), a.attnum, a.atttypid, a.atttypmod, a.attnotnull, a.attidentity
+    from annals.tracked t join annals.tracked_column c on c.tracked = t.id and c.gone_v is null and not c.excluded and (not c.generated or c.n = any (t.key))
+    join pg_attribute a on a.attrelid = t.relation and a.attnum = c.attnum and not a.attisdropped
+    join pg_attribute o on o.attrelid = to_regclass(format('gnomon.o%s', t.id)) and o.attname = case when c.n = any (t.key) then 'k' else 'c' end || c.n and not o.attisdropped
+    join pg_type y on y.oid = o.atttypid left join pg_collation l on l.oid = o.attcollation left join pg_namespace n on n.oid = l.collnamespace
+    where t.id = p_tracked;
 end $$;
 comment on function gnomon.branch_columns is 'The columns of a table that branches have, with what the table says of them.';
 
 create function gnomon.plain_equality(p_operator oid) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
   -- Only what is not written in SQL or a language of procedures: it may be called with the rights of the owner.
-  select format('operator(%I.%s)', n.nspname, o.oprname) from pg_operator o join pg_namespace n on n.oid = o.oprnamespace join pg_proc p on p.oid = o.oprcode join pg_language l on l.oid = p.prolang
-  where o.oid = p_operator and l.lanname in ('internal', 'c')
-$$;
+  return (select format('operator(%I.%s)', n.nspname, o.oprname) from pg_operator o join pg_namespace n on n.oid = o.oprnamespace join pg_proc p on p.oid = o.oprcode join pg_language l on l.oid = p.prolang
+    where o.oid = p_operator and l.lanname in ('internal', 'c'));
+end $$;
 comment on function gnomon.plain_equality is 'An operator, qualified; null when it would run code of users.';
 
 create function gnomon.equals(p_left text, p_operator text, p_right text) returns text
