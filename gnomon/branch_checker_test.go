@@ -31,6 +31,7 @@ const (
 type countedBranch struct {
 	name    string
 	logged  bool
+	merges  bool                    // it is merged into main, or its parent, meanwhile, and brought up to date
 	start   [countKeys]int64        // the counters where it began
 	counted [countKeys]atomic.Int64 // what was committed since
 	unknown [countKeys]atomic.Int64 // or perhaps was
@@ -65,6 +66,8 @@ func newCountedWorld(t *testing.T, g *gnomon.Gnomon, pool *pgxpool.Pool) *counte
 		"select gnomon.create_branch('child', 'branch:net', true)", "select gnomon.create_branch('still', 'branch:net')")
 	w.branches = append(w.branches, &countedBranch{name: "child", logged: true})
 	w.still = "still"
+	run(t, pool, "select gnomon.create_branch('feed')", "select gnomon.create_branch('feeder', 'branch:feed')")
+	w.branches = append(w.branches, &countedBranch{name: "feed", merges: true}, &countedBranch{name: "feeder", merges: true})
 	run(t, pool, "begin; select gnomon.use('still', true); update left_count set w = 'still' where k = 4; delete from \"Right\" where k = 22; insert into left_count values (90, 90, 'still'); commit")
 	for _, b := range w.branches {
 		for k, n := range countersOf(t, pool, b.name) {
@@ -152,7 +155,7 @@ func (s *countedSession) transaction(ctx context.Context) (how string, err error
 	if left != right {
 		return "", fmt.Errorf("%s on %q: a part of a transaction is seen: %d and %d", level, b.name, left, right)
 	}
-	if b.name != "" {
+	if b.name != "" && !b.merges {
 		var text string
 		if err := s.conn.QueryRow(ctx, mainOnly).Scan(&text); err != nil {
 			return "", fmt.Errorf("untouched rows: %w", err)
@@ -226,6 +229,21 @@ func (s *countedSession) transaction(ctx context.Context) (how string, err error
 	return "commit", err
 }
 
+const countedRules = `{"strategies": {"public.left_count": {"*": "ours", "n": "sum"}, "public.\"Right\"": {"*": "ours", "n": "sum"}}, "conflicts": "keep"}`
+
+// flow merges what is counted on a branch into main, by way of another one, or brings that up to date.
+func (s *countedSession) flow(ctx context.Context) (how string, err error) {
+	sql := []string{"select m.status from gnomon.merge('feed', null, $1) m", "select m.status from gnomon.merge('feeder', 'feed', $1) m", "select m.status from gnomon.refresh_branch('feed', 'now', $1) m"}[s.r.IntN(3)]
+	var status string
+	err = pgx.BeginTxFunc(ctx, s.conn, pgx.TxOptions{IsoLevel: []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}[s.r.IntN(3)]}, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, sql, countedRules).Scan(&status)
+	})
+	if err == nil && status != "merged" {
+		err = fmt.Errorf("%s: %s", sql, status)
+	}
+	return "flow", err
+}
+
 // fork makes a branch of a branch, which shows one moment of it.
 func (s *countedSession) fork(ctx context.Context) error {
 	parent := s.branches[1+s.r.IntN(len(s.branches)-1)]
@@ -279,6 +297,8 @@ func (w *countedWorld) work(t *testing.T, pool *pgxpool.Pool, r *rand.Rand, dura
 				var err error
 				if i == 0 && s.r.IntN(3) == 0 {
 					how, err = "fork", s.fork(t.Context())
+				} else if i < 3 && s.r.IntN(2) == 0 {
+					how, err = s.flow(t.Context())
 				} else {
 					how, err = s.transaction(t.Context())
 				}
@@ -325,14 +345,26 @@ func (w *countedWorld) work(t *testing.T, pool *pgxpool.Pool, r *rand.Rand, dura
 // verify compares what there is with what was counted and seen.
 func (w *countedWorld) verify(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
+	// What flows into main has all arrived.
+	run(t, pool, "select gnomon.merge('feeder', 'feed', '"+countedRules+"')", "select gnomon.merge('feed', null, '"+countedRules+"')")
 	for _, b := range w.branches {
 		for k, n := range countersOf(t, pool, b.name) {
+			if b.merges {
+				continue
+			}
 			least := b.start[k] + b.counted[k].Load()
-			if most := least + b.unknown[k].Load(); n < least || n > most {
+			most := least + b.unknown[k].Load()
+			for _, feed := range w.branches {
+				if b.name == "" && feed.merges {
+					least += feed.counted[k].Load()
+					most += feed.counted[k].Load() + feed.unknown[k].Load()
+				}
+			}
+			if n < least || n > most {
 				t.Errorf("branch %q, key %d: %d, want %d to %d", b.name, k, n, least, most)
 			}
 		}
-		if b.name != "" {
+		if b.name != "" && !b.merges {
 			if got := shownOn(t, pool, b.name, mainOnly); got != b.fixed {
 				t.Errorf("branch %q: rows that nobody wrote there changed:\n%s\nwere\n%s", b.name, got, b.fixed)
 			}

@@ -336,7 +336,7 @@ begin
       update gnomon.route x set kind = 'old', checkpoint = null where x.id = r.id;
     end if;
   end loop;
-  for c in select x.relname from pg_class x where x.relnamespace = 'gnomon'::regnamespace and x.relname ~ format('^h%s_[0-9]+_(entries|overlay|changed)$', p_tracked) loop
+  for c in select x.relname from pg_class x where x.relnamespace = 'gnomon'::regnamespace and x.relname ~ format('^h%s_[0-9]+_(entries|changed)$', p_tracked) loop
     perform gnomon.drop_route('gnomon', c.relname);
   end loop;
   for f in select p.oid from pg_proc p where p.pronamespace = 'gnomon'::regnamespace and p.proname ~ format('^h%s_([0-9]+_[0-9]+_today|rows|put|act|judge|derive|(lent_)?(coerce|check)|number|[0-9]+_default_[0-9]+(_lent)?)$', p_tracked)
@@ -375,7 +375,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   select gnomon.mirror_rights(t.relation, v.view)
   from annals.tracked t
   cross join lateral (select format('%I.%I', r.schema_name, r.view_name) as view from gnomon.route r where r.tracked = t.id and (r.kind <> 'branch' or not r.guarded)
-                      union all select x.oid::regclass::text from gnomon.history h join pg_class x on x.relnamespace = 'gnomon'::regnamespace and x.relname in (format('h%s_%s_entries', t.id, h.generation), format('h%s_%s_overlay', t.id, h.generation), format('h%s_%s_changed', t.id, h.generation)) where h.tracked = t.id) v
+                      union all select x.oid::regclass::text from gnomon.history h join pg_class x on x.relnamespace = 'gnomon'::regnamespace and x.relname in (format('h%s_%s_entries', t.id, h.generation), format('h%s_overlay', t.id), format('h%s_%s_changed', t.id, h.generation)) where h.tracked = t.id) v
   where (p_tracked is null or t.id = p_tracked) and exists (select from pg_class c where c.oid = t.relation) and to_regclass(v.view) is not null
 $$;
 comment on function gnomon.follow_rights is 'Lets those read the past of tables, or of one, who may read the tables now. An event trigger does that, where it could be created.';

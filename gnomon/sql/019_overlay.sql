@@ -103,6 +103,7 @@ begin
   else
     -- Another key: what branches changed has no place in rows that it tells apart.
     if keys <> array(select a.attname::text from pg_index i cross join unnest(i.indkey::int2[]) with ordinality u (attnum, i) join pg_attribute a on a.attrelid = i.indrelid and a.attnum = u.attnum where i.indrelid = overlay::regclass and i.indisprimary and u.i > 1 order by u.i) then
+      perform gnomon.drop_merge_view(p_tracked);
       return false;
     end if;
     for change in
@@ -111,6 +112,7 @@ begin
       left join pg_attribute a on a.attrelid = r.relation::regclass and a.attname = p.prefix || k.n and not a.attisdropped
       where k.is_key = (p.prefix = 'k') and (r.relation = overlay or p.prefix in ('c', 'k')) and (a.attnum is null or format_type(a.atttypid, a.atttypmod) <> k.type)
     loop
+      perform gnomon.drop_merge_view(p_tracked);
       execute case when change.missing then change.statement else change.change end;
     end loop;
   end if;
@@ -162,6 +164,7 @@ comment on function gnomon.write_changed is 'Writes the view of changed rows tha
 create function gnomon.drop_overlay(p_tracked int) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
+  perform gnomon.drop_merge_view(p_tracked);
   execute format('drop table if exists gnomon.o%s', p_tracked);
   execute format('drop table if exists gnomon.l%s', p_tracked);
 end $$;

@@ -115,16 +115,31 @@ begin
 end $$;
 comment on function gnomon.refuse_merge is 'Says why the caller may not merge changes of a table.';
 
+create function gnomon.drop_merge_view(p_tracked int) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if to_regclass(format('gnomon.h%s_overlay', p_tracked)) is not null then
+    execute format('drop view gnomon.h%s_overlay', p_tracked);
+  end if;
+end $$;
+comment on function gnomon.drop_merge_view is 'Drops the view through which merges read what a branch changed.';
+
 create function gnomon.write_merge_view(p_tracked int) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   t annals.tracked;
-  view text := format('gnomon.h%s_%s_overlay', p_tracked, (select h.generation from gnomon.history h where h.tracked = p_tracked));
+  view text := format('gnomon.h%s_overlay', p_tracked);
 begin
   select * into t from annals.tracked x where x.id = p_tracked;
-  execute format('create view %s with (security_barrier = true) as select o.* from gnomon.o%s o where o.branch = (select b.id from gnomon.branch b where b.id = nullif(current_setting(''gnomon.merging'', true), '''')::int and gnomon.may_use(b.id, b.name)) and (select case when has_table_privilege(%s::oid, ''select'') and not row_security_active(%3$s::oid) then true else gnomon.refuse_merge(%2$s) end)',
+  -- It stays as long as it can, since merges look for it while histories are written anew. A restored database has other numbers of tables.
+  if to_regclass(view) is not null and strpos(pg_get_viewdef(to_regclass(view)), format('(%s)::oid', t.relation::oid)) = 0 then
+    perform gnomon.drop_merge_view(p_tracked);
+  end if;
+  if to_regclass(view) is null then
+    execute format('create view %s with (security_barrier = true) as select o.* from gnomon.o%s o where o.branch = (select b.id from gnomon.branch b where b.id = nullif(current_setting(''gnomon.merging'', true), '''')::int and gnomon.may_use(b.id, b.name)) and (select case when has_table_privilege(%s::oid, ''select'') and not row_security_active(%3$s::oid) then true else gnomon.refuse_merge(%2$s) end)',
     view, p_tracked, t.relation::oid);
-  execute format('comment on view %s is %L', view, format('What the branch that is merged changed of %s, for those who may read the table.', t.relation));
+    execute format('comment on view %s is %L', view, format('What the branch that is merged changed of %s, for those who may read the table.', t.relation));
+  end if;
   perform gnomon.mirror_rights(t.relation, view);
 end $$;
 comment on function gnomon.write_merge_view is 'Writes the view through which merges read what a branch changed.';
@@ -238,8 +253,7 @@ declare
 begin
   select string_agg(case when c.is_key then 'o.k' || c.n when forked then format('case when o.forked is null then o.b%1$s else o.f%1$s end as b%1$s, o.c%1$s', c.n) else format('o.b%1$s, o.c%1$s', c.n) end, ', ' order by c.n) into columns
     from (select m.n, m.key_position is not null as is_key from gnomon.merge_columns(p_tracked) m union all select g.n, false from gnomon.gone_columns(p_tracked) g) c;
-  return format('(select o.v, o.at, %1$s as was, o.alive, %2$s from gnomon.h%3$s_%4$s_overlay o where (%1$s or o.alive)%5$s)', case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end, columns, p_tracked,
-    (select h.generation from gnomon.history h where h.tracked = p_tracked), ' and ' || gnomon.merge_filter(p_tracked, p_merge.options, 'o'));
+  return format('(select o.v, o.at, %1$s as was, o.alive, %2$s from gnomon.h%3$s_overlay o where (%1$s or o.alive)%4$s)', case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end, columns, p_tracked, ' and ' || gnomon.merge_filter(p_tracked, p_merge.options, 'o'));
 end $$;
 comment on function gnomon.merge_source is 'SQL: the rows that a branch changed, as gnomon.decide_query takes them.';
 
@@ -281,7 +295,7 @@ begin
     if t.ended_v is not null or not exists (select from pg_class c where c.oid = t.relation) then
       perform gnomon.refuse('GN020', format('branch %L changed %I.%I, which is not tracked any more', m.branch_name, t.schema_name, t.table_name), 'Merge the other tables, naming them.', jsonb_build_object('table', format('%I.%I', t.schema_name, t.table_name), 'reason', 'not tracked'));
     end if;
-    if to_regclass(format('gnomon.h%s_%s_overlay', t.id, (select h.generation from gnomon.history h where h.tracked = t.id))) is null then
+    if to_regclass(format('gnomon.h%s_overlay', t.id)) is null then
       perform gnomon.refuse('GN020', format('%s has another key than when branch %L changed it', t.relation, m.branch_name), 'Merge the other tables, naming them.', jsonb_build_object('table', t.relation::text, 'reason', 'key'));
     end if;
     if gnomon.is_behind(t.id) then
