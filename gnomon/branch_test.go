@@ -1,9 +1,13 @@
 package gnomon_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/annals-db/annals/gnomon"
 )
@@ -64,5 +68,45 @@ func TestBranchLife(t *testing.T) {
 	}
 	if pins := column[int](t, pool, "select count(*)::int from annals.pin where owner = 'gnomon branch'")[0]; pins != 1 {
 		t.Errorf("%d pins", pins)
+	}
+}
+
+// TestExpiredBranches are dropped by maintenance, and with them what they keep, but for those that are protected or being written.
+func TestExpiredBranches(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	g, pool, b := branchOfO(t)
+	run(t, b, "update o set n = 5")
+	past := time.Now().Add(-time.Second)
+	ok(t, b.Expire(ctx, past))
+	must[*gnomon.Branch](t)(g.CreateBranch(ctx, "kept", gnomon.BranchOptions{ExpiresAt: time.Now().Add(time.Hour)}))
+	protected := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "protected", gnomon.BranchOptions{ExpiresAt: past}))
+	ok(t, protected.Protect(ctx, true))
+	written := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "written", gnomon.BranchOptions{ExpiresAt: past}))
+	tx := must[pgx.Tx](t)(written.Begin(ctx))
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	run(t, tx, "delete from o")
+	names := func() (list []string) {
+		for _, b := range must[[]gnomon.BranchInfo](t)(g.Branches(ctx)) {
+			list = append(list, b.Name)
+		}
+		return list
+	}
+	var dropped []string
+	ok(t, g.Maintain(ctx, func(s gnomon.MaintainStep) {
+		if s.Step == "branches" {
+			dropped = append(dropped, string(s.Detail))
+		}
+	}))
+	if got := names(); fmt.Sprint(got) != "[kept protected written]" || fmt.Sprint(dropped) != `[{"dropped": 1}]` {
+		t.Errorf("left are %v, dropped %v", got, dropped)
+	}
+	ok(t, tx.Commit(ctx))
+	ok(t, g.Maintain(ctx, nil))
+	if got := names(); fmt.Sprint(got) != "[kept protected]" {
+		t.Errorf("left are %v", got)
+	}
+	if got := text(t, pool, "select (select count(*) from annals.pin where owner = 'gnomon branch'), (select count(*) from gnomon.o1)"); got != "(2,0)" {
+		t.Errorf("pins and rows: %s", got)
 	}
 }

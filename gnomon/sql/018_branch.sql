@@ -278,17 +278,21 @@ declare
   b gnomon.branch;
   dropped int := 0;
 begin
-  for b in select * from gnomon.branch x where x.expires_at <= now() and not x.protected order by x.expires_at loop
+  -- Each takes a lock until the transaction ends, so not too many at once.
+  for b in select * from gnomon.branch x where x.expires_at <= now() and not x.protected order by x.expires_at limit 1000 loop
     if pg_try_advisory_xact_lock(1735289709, b.id) then
-      perform gnomon.clear_overlays(b.id);
-      delete from annals.pin p where p.owner = 'gnomon branch' and p.name = b.id::text;
-      delete from gnomon.branch x where x.id = b.id;
-      dropped := dropped + 1;
+      -- Somebody may have given it more time meanwhile.
+      delete from gnomon.branch x where x.id = b.id and x.expires_at <= now() and not x.protected;
+      if found then
+        perform gnomon.clear_overlays(b.id);
+        delete from annals.pin p where p.owner = 'gnomon branch' and p.name = b.id::text;
+        dropped := dropped + 1;
+      end if;
     end if;
   end loop;
   return dropped;
 end $$;
-comment on function gnomon.drop_expired_branches is 'Drops branches whose time has come, but for those that are protected or being written; returns how many.';
+comment on function gnomon.drop_expired_branches is 'Drops branches whose time has come, a thousand at most, but for those that are protected or being written; returns how many.';
 
 create function gnomon.reset_branch(p_name text, p_to text default null) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
