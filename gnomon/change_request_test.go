@@ -209,6 +209,11 @@ func TestMergesThatDemandFreshReads(t *testing.T) {
 	if list := must[[]gnomon.StaleRead](t)(b.StaleReads(ctx)); len(list) != 0 {
 		t.Errorf("stale after its own merge: %+v", list)
 	}
+	// Nor is what undoing it wrote.
+	must[gnomon.MergeReport](t)(g.UndoMerge(ctx, column[int64](t, pool, "select max(id) from gnomon.merged where status = 'merged'")[0], gnomon.UndoMergeOptions{}))
+	if list := must[[]gnomon.StaleRead](t)(b.StaleReads(ctx)); len(list) != 0 {
+		t.Errorf("stale after its merge was undone: %+v", list)
+	}
 	run(t, pool, "update shop.orders set customer = 'x' where id = 2")
 	if _, err := merge(ctx, pool, "gnomon.merge('run/1')"); sqlState(err) != "GN023" {
 		t.Fatalf("got %v", err)
@@ -375,5 +380,56 @@ func TestRightsOfMergers(t *testing.T) {
 	run(t, pool, "grant pg_monitor to "+role)
 	if status, err := merge(ctx, conn, "gnomon.merge_request($1)", id); status != "merged" {
 		t.Error(status, err)
+	}
+}
+
+// A request whose merge met conflicts is closed when they are resolved, unless it has come to another end by then.
+func TestRequestsWithConflicts(t *testing.T) {
+	t.Parallel()
+	g, pool, b := working(t, "run/1")
+	ctx := t.Context()
+	ok(t, g.SetMergePolicy(ctx, gnomon.MergePolicy{Name: "p", Prefix: "run/", Reviews: 1, SelfReview: true}))
+	attempt := func(title string) (request int, report gnomon.MergeReport) {
+		t.Helper()
+		if _, err := b.Exec(ctx, "update orders set total = total + 100 where id in (1, 2)"); err != nil {
+			t.Fatal(err)
+		}
+		run(t, pool, "update shop.orders set total = total + 1 where id = 1")
+		request = must[int](t)(g.OpenRequest(ctx, gnomon.RequestParams{Branch: "run/1", Title: title}))
+		ok(t, g.Review(ctx, request, gnomon.Review{Verdict: gnomon.Approve}))
+		report, err := g.MergeRequest(ctx, request, gnomon.MergeOptions{})
+		refuses(t, err, gnomon.ErrConflict)
+		if r := must[gnomon.ChangeRequest](t)(g.ChangeRequest(ctx, request)); r.State != gnomon.RequestApproved {
+			t.Errorf("after a conflict the request is %s", r.State)
+		}
+		ok(t, g.ResolveConflict(ctx, report.ID, "shop.orders", gnomon.KeyOf(1), gnomon.TakeOurs, nil))
+		return request, report
+	}
+	request, report := attempt("first")
+	finished := must[gnomon.MergeReport](t)(g.FinishMerge(ctx, report.ID))
+	if r := must[gnomon.ChangeRequest](t)(g.ChangeRequest(ctx, request)); r.State != gnomon.RequestMerged || r.Merge != finished.ID || r.Counts["shop.orders"] != (gnomon.Counts{Updates: 2}) {
+		t.Errorf("got %+v", r)
+	}
+	request, report = attempt("second")
+	ok(t, g.Review(ctx, request, gnomon.Review{Verdict: gnomon.Reject}))
+	_, err := g.FinishMerge(ctx, report.ID)
+	refuses(t, err, gnomon.ErrPolicy)
+	request, report = attempt("third")
+	ok(t, g.WithdrawRequest(ctx, request))
+	_, err = g.FinishMerge(ctx, report.ID)
+	refuses(t, err, gnomon.ErrPolicy)
+	// A part of what it asks for does not close it.
+	if _, err := b.Exec(ctx, "update item set ord = 3 where id = 1"); err != nil {
+		t.Fatal(err)
+	}
+	request = must[int](t)(g.OpenRequest(ctx, gnomon.RequestParams{Branch: "run/1", Title: "fourth", Options: gnomon.MergeOptions{Strategies: gnomon.Strategies{"shop.orders": {"total": gnomon.Sum}}}}))
+	ok(t, g.Review(ctx, request, gnomon.Review{Verdict: gnomon.Approve}))
+	must[gnomon.MergeReport](t)(g.MergeRequest(ctx, request, gnomon.MergeOptions{Tables: []string{"shop.item"}}))
+	if r := must[gnomon.ChangeRequest](t)(g.ChangeRequest(ctx, request)); r.State != gnomon.RequestApproved {
+		t.Errorf("in part it is %s", r.State)
+	}
+	must[gnomon.MergeReport](t)(g.MergeRequest(ctx, request, gnomon.MergeOptions{}))
+	if r := must[gnomon.ChangeRequest](t)(g.ChangeRequest(ctx, request)); r.State != gnomon.RequestMerged {
+		t.Errorf("as a whole it is %s", r.State)
 	}
 }

@@ -351,6 +351,9 @@ begin
   if coalesce((p_options->>'no_stale_reads')::boolean, false) or exists (select from gnomon.merge_policies(b.name, p_options->>'policy') p where (p.options->>'no_stale_reads')::boolean) then
     perform gnomon.check_stale(p_branch);
   end if;
+  -- Of a merge that waited for its conflicts to be resolved, the request may have come to another end in between.
+  perform gnomon.refuse('GN025', format('change request %s was %s', q.id, q.state), 'gnomon.reviews tells why.', jsonb_build_object('branch', b.name, 'request', q.id, 'rule', 'reviews'))
+    from gnomon.change_requests(null, (p_options->>'request')::int) q where p_options->>'request' is not null and q.state in ('rejected', 'withdrawn');
   select jsonb_agg(to_jsonb(r)) into list from gnomon.policy_refusals(p_branch, p_options, p_after_v) r;
   if list is not null then
     perform gnomon.refuse('GN025', format('policy %L: %s', list->0->>'policy', list->0->>'message'),
