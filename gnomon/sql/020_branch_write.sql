@@ -504,7 +504,8 @@ begin
 
   logs := (select format(E'    if put.logged then\n      insert into gnomon.l%s (branch, op, alive, own, %s) values (put.here, %%L, %%s, put.own, %%s);\n    end if;\n', p_tracked, string_agg(case when b.is_key then 'k' else 'c' end || b.n, ', ' order by b.is_key desc, b.n)) from gnomon.branch_columns(p_tracked) b);
 
-  deleting := format(E'    update %1$s o set alive = false, %2$s%3$s where %4$s and o.alive and pg_catalog.record_image_eq(row(%5$s), row(%6$s));\n    put.own := found;\n'
+  -- alive is compared with the rest: as a condition of its own it would let an index of a unique key serve, which finds all rows of a branch.
+  deleting := format(E'    update %1$s o set alive = false, %2$s%3$s where %4$s and pg_catalog.record_image_eq(row(o.alive, %5$s), row(true, %6$s));\n    put.own := found;\n'
     || E'    if not found then\n      insert into %1$s as o (branch, alive, was, %7$s) values (put.here, false, true, %8$s) on conflict (branch, %9$s) do nothing;\n      if not found then\n'
     || E'        select o.xid operator(pg_catalog.=) pg_catalog.pg_current_xact_id(), o.alive into put.mine, put.alive from %1$s o where %4$s;\n        if put.mine and not put.alive then\n          return null;\n        end if;\n'
     || E'        perform gnomon.refuse_lost(%10$s::pg_catalog.oid, put.branch_name, pg_catalog.concat_ws('', '', %11$s), coalesce(put.mine, false));\n      end if;\n    end if;\n',
@@ -526,7 +527,7 @@ begin
       stamp, sets, format(own, key_is[2]), t.relation::oid, x.name, (select string_agg(quote_ident(n), ', ') from unnest(x.columns) n), (select string_agg(format('new.%I', n), ', ') from unnest(x.columns) n), uniques) from gnomon.branch_uniques(p_tracked) x where x.is_key)
     || (select format(logs, 'i', 'false', string_agg(case when b.is_key then format('new.%I', b.name) else 'null' end, ', ' order by b.is_key desc, b.n)) from gnomon.branch_columns(p_tracked) b);
 
-  updating := format('update %s o set alive = true, %s%s where %s and o.alive and pg_catalog.record_image_eq(row(%s), row(%s));',
+  updating := format('update %s o set alive = true, %s%s where %s and pg_catalog.record_image_eq(row(o.alive, %s), row(true, %s));',
     overlay, stamp, sets, format(own, key_is[1]), (select string_agg(format('o.%s%s', case when b.is_key then 'k' else 'c' end, b.n), ', ' order by b.n) from gnomon.branch_columns(p_tracked) b),
     (select string_agg(format('old.%I', b.name), ', ' order by b.n) from gnomon.branch_columns(p_tracked) b));
   if uniques <> '' then
@@ -554,6 +555,7 @@ declare
   snapshot pg_catalog.pg_snapshot;
   logged pg_catalog.bool;
   protected pg_catalog.bool;
+  confined pg_catalog.bool;
   branch_name pg_catalog.text;
   own pg_catalog.bool;
   mine pg_catalog.bool;
@@ -574,12 +576,18 @@ declare
     -- 40001 if it was moved, or dropped, since.
     perform from gnomon.branch b where b.id operator(pg_catalog.=) put.here for share;
   end if;
-  select b.bound, b.snapshot, b.logged, b.protected, b.name into put.bound, put.snapshot, put.logged, put.protected, put.branch_name
-    from gnomon.usable u join gnomon.branch b on b.id operator(pg_catalog.=) u.id
-    where pg_catalog.strpos(put.checked, pg_catalog.concat(' b', b.id, '.', b.base, ' ')) operator(pg_catalog.>) 0
+  select b.bound, b.snapshot, b.logged, b.protected, b.name, exists (select from gnomon.confinement) into put.bound, put.snapshot, put.logged, put.protected, put.branch_name, put.confined
+    from gnomon.branch b
+    where b.id operator(pg_catalog.=) put.here and pg_catalog.strpos(put.checked, pg_catalog.concat(' b', b.id, '.', b.base, ' ')) operator(pg_catalog.>) 0
       and pg_catalog.strpos(put.checked, pg_catalog.concat(' ', tg_argv[0], ':', (select x.version from annals.tracked x where x.id operator(pg_catalog.=) %2$s), ' ')) operator(pg_catalog.>) 0;
   if not found then
     perform gnomon.refuse_branch(%2$s);
+  end if;
+  -- The view takes long enough to be asked only where somebody is confined at all.
+  if put.confined then
+    if not exists (select from gnomon.usable u where u.id operator(pg_catalog.=) put.here) then
+      perform gnomon.refuse_branch(%2$s);
+    end if;
   end if;
   if put.protected then
     perform gnomon.check_unprotected(gnomon.branch_of(here));
