@@ -3,7 +3,9 @@ package gnomon_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -63,5 +65,79 @@ func TestMergingMovedKeysIntoABranch(t *testing.T) {
 			t.Errorf("into %s: %s", into, got)
 		}
 		run(t, pool, "select gnomon.drop_branch('child'), gnomon.drop_branch('parent')")
+	}
+}
+
+// TestWritingABranchThatIsReset: who waits while a branch is reset writes nothing over what was there before.
+func TestWritingABranchThatIsReset(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	run(t, pool, "create table t (id int primary key, x int)", "insert into t values (1, 1)")
+	track(t, g, "t")
+	run(t, pool, "select gnomon.create_branch('b')")
+	on(t, pool, "b", "update t set x = 5")
+	resets, err := pool.Begin(t.Context())
+	ok(t, err)
+	defer resets.Rollback(t.Context())
+	run(t, resets, "select gnomon.reset_branch('b')")
+	writer := connectAs(t, pool.Config().ConnString(), "")
+	run(t, writer, "begin", "select gnomon.use('b', true)")
+	written := make(chan error, 1)
+	go func() {
+		_, err := writer.Exec(t.Context(), "update t set x = x + 1")
+		written <- err
+	}()
+	for column[int](t, pool, "select count(*)::int from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())")[0] == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ok(t, resets.Commit(t.Context()))
+	if state := sqlState(<-written); state != "GN008" {
+		t.Errorf("writing what was reset: %s", state)
+	}
+	run(t, writer, "rollback")
+	on(t, pool, "b", "update t set x = x + 1")
+	run(t, pool, "update t set x = 7 where id = 1", "select gnomon.merge('b', null, '{\"strategies\": {\"*\": \"sum\"}}')")
+	if got := text(t, pool, "select * from t"); got != "(1,8)" {
+		t.Errorf("after merging: %s", got)
+	}
+}
+
+// TestTablesWithFormatsForNames: names are never taken for formats, nor columns for what triggers and statements call their own.
+func TestTablesWithFormatsForNames(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	const table = `"Sch ema%s"."ta""ble%s%1$s"`
+	run(t, pool, `create schema "Sch ema%s"`, `create table `+table+` ("old" int, "new" text collate "C", "o" int, "x" text, "put" int unique, "here" jsonb, "a%sb" int[], "alive" bool, "branch" int default 7, "p" int, "t" int, "%1$s" text check ("%1$s" <> 'bad'), primary key ("new", "old"))`,
+		`insert into `+table+` select i, 'k' || i, i, 'x', i, '{}', array[i], true, i, i, i, 'p' from generate_series(1, 3) i`)
+	track(t, g, table)
+	run(t, pool, "select gnomon.create_branch('b%s', p_logged => true)", "select gnomon.create_branch('c%s', 'branch:b%s')")
+	name := `set local search_path = "Sch ema%s"; select gnomon.use('b%s', true)`
+	write := func(sql string) string {
+		_, err := pool.Exec(t.Context(), "begin; "+name+"; "+sql+"; commit", pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			return sqlState(err)
+		}
+		return ""
+	}
+	for sql, want := range map[string]string{
+		`update "ta""ble%s%1$s" set "o" = "o" + 1, "a%sb" = "a%sb" || 9, "put" = 30, "t" = 5 where "old" = 3`: "",
+		`update "ta""ble%s%1$s" set "old" = 40 where "old" = 1`:                                               "",
+		`insert into "ta""ble%s%1$s" ("old", "new", "%1$s") values (5, 'five', 'x')`:                          "",
+		`insert into "ta""ble%s%1$s" ("old", "new", "%1$s") values (6, 'six', 'bad')`:                         "23514",
+		`insert into "ta""ble%s%1$s" ("old", "new", "put") values (6, 'six', 2)`:                              "23505",
+		`delete from "ta""ble%s%1$s" where "old" = 2 and false`:                                               "",
+	} {
+		if got := write(sql); got != want {
+			t.Errorf("%s: %q, want %q", sql, got, want)
+		}
+	}
+	run(t, pool, `update `+table+` set "x" = 'main' where "old" = 3`)
+	for _, sql := range []string{"select (gnomon.refresh_branch('b%s')).status", "select (gnomon.merge('b%s', 'c%s')).status", "select (gnomon.merge('b%s')).status", "select (gnomon.undo_merge(max(merge))).status from gnomon.merges() where kind = 'merge' and \"into\" is null", "select (gnomon.undo_merge(max(merge))).status from gnomon.merges()"} {
+		if got := column[string](t, pool, sql); got[0] != "merged" {
+			t.Errorf("%s: %s", sql, got)
+		}
+	}
+	if got := text(t, pool, `select "old", "new", "o", "x", "put", "a%sb", "t", "branch", "%1$s" from `+table+" order by 1"); got != "(2,k2,2,x,2,{2},2,2,p)\n(3,k3,4,main,30,\"{3,9}\",5,3,p)\n(5,five,,,,,,7,x)\n(40,k1,1,x,1,{1},1,1,p)" {
+		t.Errorf("main is\n%s", got)
 	}
 }

@@ -308,7 +308,8 @@ begin
     p := gnomon.place_of(p_to);
     perform gnomon.move_base(b.id, p);
   end if;
-  update gnomon.branch x set parent = null where x.id = b.id;
+  -- Who read a row before, and waited to write it, finds another base and not the row's former state taken for that.
+  update gnomon.branch x set parent = null, base = x.base + 1 where x.id = b.id;
   return rows;
 end $$;
 comment on function gnomon.reset_branch is 'Takes back all changes on a branch, so that it is its base again, or another place (p_to); returns how many rows they were.';

@@ -161,7 +161,7 @@ declare
 begin
   select * into m from gnomon.merged x where x.id = p_merge;
   for t in select x.tracked, y.relation from gnomon.overlays() x join annals.tracked y on y.id = x.tracked loop
-    execute format('select format(%L) where exists (select from gnomon.o%s o where o.branch = $1 and (o.was or o.alive))', t.relation, t.tracked) into relation using m.branch;
+    execute format('select %L::text where exists (select from gnomon.o%s o where o.branch = $1 and (o.was or o.alive))', t.relation, t.tracked) into relation using m.branch;
     continue when relation is null;
     if p_views->>t.relation::oid::text is null then
       perform gnomon.history_at(t.relation, p_place);
