@@ -37,7 +37,11 @@ type Confinement struct {
 // tables and what else is in their schemas, to views over them, by ownership, attributes or memberships, or because everybody has them; what is granted later
 // [Gnomon.Check] reports. So it is best made for the purpose. What confinement does not watch are functions of users that run with other rights than
 // the caller's (SECURITY DEFINER), the sizes of tables and numbers of their rows, which PostgreSQL shows to everybody, and what can be inferred from
-// how a query is planned, how long it takes, or that a constraint refuses a row. Constraints see masked columns, too.
+// how a query is planned, how long it takes, or that a constraint refuses a row. Constraints see masked columns, too. Nor does it hold back a role that means to be in the way:
+// with LOCK TABLE on a view that it may write, it locks the table of main until its transaction ends.
+//
+// Of a table with masked columns that has BEFORE triggers, the role is not lent more than reading unless their functions have a search_path of their own, as it would else see by
+// its own operators what they compare. Joins between tables that are lent read more than on main: conditions on values reach the indexes, those between tables do not.
 //
 // [ErrInvalid]: there is no such role or column, or an argument is no use; [ErrNotTracked]: a table is not tracked. A table with row-level security cannot be lent
 // ([ErrConfined]), since branches show all rows.
