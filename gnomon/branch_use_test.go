@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -231,5 +232,119 @@ func TestUsingABranchLeavesNothingBehind(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestABranchHandleOutlastsChanges: what was found when the branch was opened is found anew when it no longer holds, by whatever is done next.
+func TestABranchHandleOutlastsChanges(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	g, pool, b := branchOfO(t)
+	list := func(what string, want int) {
+		t.Helper()
+		uses := map[string]func() (int, error){
+			"query": func() (n int, err error) { return n, b.QueryRow(ctx, "select sum(n)::int from o").Scan(&n) },
+			"transaction": func() (n int, err error) {
+				return n, pgx.BeginFunc(ctx, b, func(tx pgx.Tx) error { return tx.QueryRow(ctx, "select sum(n)::int from o").Scan(&n) })
+			},
+			"list": func() (n int, err error) {
+				rows, err := gnomon.List[map[string]any](ctx, b, "public.o", "")
+				for _, row := range rows {
+					n += int(row["n"].(int32))
+				}
+				return n, err
+			},
+			"get": func() (n int, err error) {
+				for id := range 10 {
+					row, found, err := gnomon.Get[map[string]any](ctx, b, "public.o", id)
+					if err != nil {
+						return 0, err
+					}
+					if found {
+						n += int(row["n"].(int32))
+					}
+				}
+				return n, nil
+			},
+		}
+		for name, use := range uses {
+			if n, err := use(); n != want || err != nil {
+				t.Errorf("%s: %s: %d, %v, want %d", what, name, n, err, want)
+			}
+		}
+	}
+	list("at first", 6)
+	for _, first := range []string{"rotate", "seal", "rights", "drop and add a table"} {
+		switch first {
+		case "rotate":
+			run(t, pool, "update o set n = n", "select annals.rotate(1, 0)")
+		case "seal":
+			run(t, pool, "select annals.seal_segments()", "select gnomon.sync('o')")
+		case "rights":
+			run(t, pool, "create table more (id int primary key)")
+			track(t, g, "public.more")
+		case "drop and add a table":
+			run(t, pool, "drop table more", "create table more (id int primary key)")
+		}
+		list(first, 6)
+	}
+	run(t, pool, "select gnomon.reset_branch('o''clock', 'now')")
+	list("reset elsewhere", 409)
+	run(t, b, "update o set n = 0 where id = 9")
+	list("written", 400)
+	run(t, pool, "alter table o add more int")
+	_, err := b.Exec(ctx, "select * from o")
+	refuses(t, err, gnomon.ErrNotOnBranch)
+	_, _, err = gnomon.Get[map[string]any](ctx, b, "public.o", 1)
+	refuses(t, err, gnomon.ErrNotOnBranch)
+	run(t, pool, "select gnomon.reset_branch('o''clock', 'now')")
+	list("reset again", 409)
+	run(t, pool, "select gnomon.rename_branch('o''clock', 'other')")
+	_, err = b.Exec(ctx, "select * from o")
+	refuses(t, err, gnomon.ErrUnknownBranch)
+	b = must[*gnomon.Branch](t)(g.Branch(ctx, "other"))
+	list("renamed", 409)
+	run(t, pool, "select gnomon.drop_branch('other')", "select gnomon.create_branch('other')")
+	for _, err := range []error{second(b.Exec(ctx, "select * from o")), second(b.Begin(ctx))} {
+		refuses(t, err, gnomon.ErrUnknownBranch)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestACancelledUseOfABranch leaves no settings in any session of the pool, and no connection in use.
+func TestACancelledUseOfABranch(t *testing.T) {
+	t.Parallel()
+	_, pool, b := branchOfO(t)
+	for i := range 6 {
+		ctx, cancel := context.WithCancel(t.Context())
+		rows, err := b.Query(ctx, "select id, repeat('x', 10000) from o, generate_series(1, 3000)")
+		ok(t, err)
+		for range i {
+			rows.Next()
+		}
+		cancel()
+		for rows.Next() {
+		}
+		rows.Close()
+		if _, err := b.Exec(ctx, "delete from o"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a context that has ended: %v", err)
+		}
+	}
+	for range 8 {
+		if got := column[string](t, pool, "select current_setting('search_path') || coalesce(current_setting('gnomon.branch', true), '')")[0]; got != `"$user", public` {
+			t.Fatalf("a session is left on the branch: %s", got)
+		}
+	}
+	for range 100 { // broken ones are closed in the background
+		if pool.Stat().AcquiredConns() != 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	if pool.Stat().AcquiredConns() != 0 {
+		t.Errorf("%d connections are not given back", pool.Stat().AcquiredConns())
+	}
+	if n := column[int](t, b, "select count(*)::int from o")[0]; n != 3 {
+		t.Errorf("%d rows", n)
 	}
 }

@@ -149,10 +149,11 @@ end $$;
 comment on function gnomon.enter is 'Sets for this transaction what gnomon.open_at found earlier, if it holds still.';
 
 create function gnomon.holds(p_coordinate text) returns boolean
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select left(e.marker::text, 8) = left(p_coordinate, 8) and annals.epoch_is_present() and annals.snapshot_covers(pg_current_snapshot(), split_part(p_coordinate, '/', 2)::pg_snapshot)
-  from annals.epoch e order by e.number desc limit 1
-$$;
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return (select left(e.marker::text, 8) = left(p_coordinate, 8) and annals.epoch_is_present() and annals.snapshot_covers(pg_current_snapshot(), split_part(p_coordinate, '/', 2)::pg_snapshot)
+  from annals.epoch e order by e.number desc limit 1);
+end $$;
 comment on function gnomon.holds is 'Whether a coordinate is one of the present epoch, and reached.';
 
 -- One row by its key needs no settings: a statement of its own carries the place in parameters, and checks that what it takes for granted holds.

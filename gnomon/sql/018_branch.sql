@@ -95,9 +95,10 @@ as $$ select exists (select from gnomon.confined) $$;
 comment on function gnomon.is_confined is 'Whether the session is confined to branches.';
 
 create function gnomon.may_use(p_branch int, p_name text) returns boolean
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select not exists (select from gnomon.confined c where p_name <> all (c.names) and not exists (select from unnest(c.prefixes) x (prefix) where starts_with(p_name, x.prefix)))
-$$;
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return (select not exists (select from gnomon.confined c where p_name <> all (c.names) and not exists (select from unnest(c.prefixes) x (prefix) where starts_with(p_name, x.prefix))));
+end $$;
 comment on function gnomon.may_use is 'Whether the session may use a branch: roles that are confined may use certain ones only.';
 
 create function gnomon.check_may_manage(p_name text, p_from text default 'now', p_at text default null) returns void
@@ -135,8 +136,13 @@ end $$;
 comment on function gnomon.branch_named is 'The branch of a name; an error when there is none, or none that the session may use.';
 
 create function gnomon.branch_of(p_id int) returns gnomon.branch
-language sql stable security definer set search_path = pg_catalog, pg_temp
-as $$ select b from gnomon.branch b where b.id = p_id and gnomon.may_use(b.id, b.name) $$;
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b gnomon.branch;
+begin
+  select * into b from gnomon.branch x where x.id = p_id and gnomon.may_use(x.id, x.name);
+  return b;
+end $$;
 comment on function gnomon.branch_of is 'The branch of a number; null when there is none, or none that the session may use.';
 
 create function gnomon.create_branch(p_name text, p_from text default 'now', p_logged boolean default false, p_note text default '', p_expires_at timestamptz default null, p_reads boolean default false, p_at text default null) returns int
