@@ -273,7 +273,7 @@ declare
   c record; -- lists of columns, each as SQL
   k record;
 begin
-  select string_agg('s.k' || m.n, ', ' order by m.key_position) as source, string_agg('f.k' || m.n, ', ' order by m.key_position) as final, string_agg(format('j.k%s::text', m.n), ', ' order by m.key_position) as texts,
+  select string_agg('s.k' || m.n, ', ' order by m.key_position) as source, string_agg('f.k' || m.n, ', ' order by m.key_position) as final, string_agg(format('f.k%s::pg_catalog.text', m.n), ', ' order by m.key_position) as texts, string_agg(format('e.k%s::pg_catalog.text', m.n), ', ' order by m.key_position) as named,
          string_agg(format('t.k%s %s s.k%1$s', m.n, annals.key_operator(p_tracked, m.key_position)), ' and ' order by m.key_position) as joined
     into k from gnomon.merge_columns(p_tracked) m where m.key_position is not null;
   -- States of a column: m where ours left it alone, c where theirs did, a where both made it the same, x where both changed it.
@@ -294,13 +294,13 @@ begin
                         -- Two who add the same to a number have not agreed on it.
                         case s.strategy when 'sum' then 'j.was is not true and ' else '' end || gnomon.same_image('j.c' || m.n, 'j.m' || m.n, m.quick) as agree, gnomon.same_image('d.d' || m.n, 'd.m' || m.n, m.quick) as result_same
                  from gnomon.merge_columns(p_tracked) m join (select y.n, y.function, case when y.strategy = 'sum' and p_unsettled then 'fail' else y.strategy end as strategy from gnomon.strategy_of(p_tracked, p_strategies) y) s on s.n = m.n
-                 cross join lateral gnomon.decide_value(s.strategy, s.function, m.type, 'e.b' || m.n, 'e.c' || m.n, 'e.m' || m.n, format('coalesce(e.at > gnomon.changed_at(%s, e.key), true)', p_tracked)) v
+                 cross join lateral gnomon.decide_value(s.strategy, s.function, m.type, 'e.b' || m.n, 'e.c' || m.n, 'e.m' || m.n, format('coalesce(e.at > gnomon.changed_at(%s, array[%s]), true)', p_tracked, k.named)) v
                  where m.key_position is null) x;
   row_strategy := (select s.strategy from gnomon.strategy_of(p_tracked, p_strategies) s where s.n is null);
   if p_gone then
     select string_agg(format('case when not pg_catalog.record_image_eq(row(s.c%1$s), row(s.b%1$s)) then %1$s end', g.n), ', ' order by g.n) into gone from gnomon.gone_columns(p_tracked) g;
   end if;
-  return concat('select f.v, f.key, ', k.final, c.final, ', f.there, f.was, f.alive, f.kind, case f.kind when ''column gone'' then f.gone else f.conflicts end as conflicts, f.written, f.absent, ',
+  return concat('select f.v, case when f.kind is not null then array[', k.texts, '] end as key, ', k.final, c.final, ', f.there, f.was, f.alive, f.kind, case f.kind when ''column gone'' then f.gone else f.conflicts end as conflicts, f.written, f.absent, ',
     'case when f.kind is not null and not ', p_keep::text, ' then ''x'' when f.op = ''u'' and f.written = ''{}'' then ''a'' else f.op end::"char" as op, ',
     format('case when f.kind is not null and f.was then %s end as base, case when f.kind is not null and f.alive then %s end as ours, case when f.kind is not null and f.there then %s end as theirs, ',
       gnomon.object_of(p_tracked, 'f', 'b'), gnomon.object_of(p_tracked, 'f', 'c'), gnomon.object_of(p_tracked, 'f', 'm')),
@@ -316,7 +316,7 @@ begin
     ' when not e.alive then case when not e.was then ''n'' when not e.there then ''a'' when not e.edited then ''d'' else ', case row_strategy when 'ours' then '''d''' else '''a''' end, ' end',
     ' when not e.changed then ''n'' when e.there then ''u'' when not e.was then ''i'' else ', case row_strategy when 'ours' then '''i''' else '''a''' end, E' end as op\n',
     '  from (select e.*, array_remove(array[', c.conflicts, ']::int[], null) as conflicts, ', c.any_x, ' as edited, e.was <> e.alive or e.gone <> ''{}'' or ', c.any_changed, ' as changed', c.decided, E'\n',
-    '   from (select j.*, array[', k.texts, '] as key, ', case when resolves then 'r.choice, r."values"' else 'null::text as choice, null::jsonb as "values"' end, c.states, E'\n',
+    '   from (select j.*, ', case when resolves then 'r.choice, r."values"' else 'null::text as choice, null::jsonb as "values"' end, c.states, E'\n',
     '    from (select s.v, s.at, s.was, s.alive, coalesce(t.there, false) as there, array_remove(array[', gone, ']::int[], null) as gone, ', k.source, c.triples,
     ' from ', p_source, ' s left join ', p_target, ' t on ', k.joined, ' offset 0) j',
     case when resolves then ' left join ' || p_resolutions || ' r on r.v = j.v and r.image = pg_catalog.md5(row(j.there' || format(c.image, 'j') || ')::pg_catalog.text)' else '' end, ' offset 0) e offset 0) e offset 0) d offset 0) f');

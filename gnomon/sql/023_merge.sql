@@ -244,7 +244,7 @@ begin
 end $$;
 comment on function gnomon.begin_merge is 'Notes that a merge begins, and waits for who is writing on its branches.';
 
-create function gnomon.merge_source(p_merge gnomon.merged, p_tracked int) returns text
+create function gnomon.merge_source(p_merge gnomon.merged, p_tracked int, p_keys_only boolean default false) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   -- What the parent had when the branch was made is what a merge into it compares with.
@@ -253,6 +253,11 @@ declare
 begin
   select string_agg(case when c.is_key then 'o.k' || c.n when forked then format('case when o.forked is null then o.b%1$s else o.f%1$s end as b%1$s, o.c%1$s', c.n) else format('o.b%1$s, o.c%1$s', c.n) end, ', ' order by c.n) into columns
     from (select m.n, m.key_position is not null as is_key from gnomon.merge_columns(p_tracked) m union all select g.n, false from gnomon.gone_columns(p_tracked) g) c;
+  if p_keys_only then
+    -- By itself, so that rows which are locked don't carry the whole of it along.
+    return format('(select %s from gnomon.h%s_overlay o where (%s or o.alive)%s offset 0)', (select string_agg('o.k' || c.n, ', ' order by c.key_position) from gnomon.merge_columns(p_tracked) c where c.key_position is not null), p_tracked,
+      case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end, ' and ' || gnomon.merge_filter(p_tracked, p_merge.options, 'o'));
+  end if;
   return format('(select o.v, o.at, %1$s as was, o.alive, %2$s from gnomon.h%3$s_overlay o where (%1$s or o.alive)%4$s)', case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end, columns, p_tracked, ' and ' || gnomon.merge_filter(p_tracked, p_merge.options, 'o'));
 end $$;
 comment on function gnomon.merge_source is 'SQL: the rows that a branch changed, as gnomon.decide_query takes them.';
@@ -307,7 +312,7 @@ begin
     source := gnomon.merge_source(m, t.id);
     tracked := t.id;
     relation := t.relation::text;
-    query := gnomon.decide_query(t.id, source, gnomon.merge_target(t.id, source, p_views->>t.relation::oid::text, m.into_branch is null and has_any_column_privilege(p_role, t.relation, 'update')),
+    query := gnomon.decide_query(t.id, source, gnomon.merge_target(t.id, gnomon.merge_source(m, t.id, true), p_views->>t.relation::oid::text, m.into_branch is null and has_any_column_privilege(p_role, t.relation, 'update')),
       m.options->'strategies', coalesce(m.options->>'conflicts' = 'keep', false), case when p_resolves then format('(select * from gnomon.resolution r where r.tracked = %s)', t.id) end, false, true,
       m.into_branch is not null and (select b.parent from gnomon.branch b where b.id = m.branch) is distinct from m.into_branch);
     return next;
@@ -404,7 +409,7 @@ $$;
 comment on function gnomon.end_merge is 'Notes what came of a merge.';
 
 create function gnomon.run_merge(p_merge gnomon.merged, p_resolves bigint default null) returns gnomon.merge_result
-language plpgsql volatile set jit = off as $$
+language plpgsql volatile set jit = off set work_mem = '64MB' as $$
 declare
   prefix text := format('gnomon_merge_%s_', p_merge.id);
   policy text := coalesce(p_merge.options->>'conflicts', 'fail');

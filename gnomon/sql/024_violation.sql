@@ -25,7 +25,7 @@ comment on index gnomon.violation_merge is 'Finds the violations of a merge.';
 
 create function gnomon.planned_rows(p_tracked int, p_plan text) returns text
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select format('(select p.key as "gnomon key", p.absent as "gnomon absent", %s from %s p where p.op in (''i'', ''u''))', string_agg(format('p.%s%s as %I', case when c.key_position is null then 'd' else 'k' end, c.n, c.name), ', ' order by c.n), p_plan)
+  select format('(select array[%s] as "gnomon key", p.absent as "gnomon absent", %s from %s p where p.op in (''i'', ''u''))', string_agg(format('p.k%s::pg_catalog.text', c.n), ', ' order by c.key_position) filter (where c.key_position is not null), string_agg(format('p.%s%s as %I', case when c.key_position is null then 'd' else 'k' end, c.n, c.name), ', ' order by c.n), p_plan)
   from gnomon.merge_columns(p_tracked) c
 $$;
 comment on function gnomon.planned_rows is 'SQL: the rows that a plan inserts or updates, as they will be.';
@@ -109,7 +109,7 @@ begin
         into same, found, other from unnest(k.conkey) with ordinality u (n, i) join pg_attribute a on a.attrelid = k.conrelid and a.attnum = u.n
         cross join lateral (select format('operator(%I.%s)', n.nspname, q.oprname) as operator from pg_operator q join pg_namespace n on n.oid = q.oprnamespace where q.oid = k.conpfeqop[u.i]) y;
       select format('pg_catalog.jsonb_build_object(%s)', string_agg(format('%L, b.%I', n, n), ', ')) into list from unnest(k.names) n;
-      return next format('select ''foreign key'', %L::text, %L::text, p.key, %L::text[], %s, %s from %s p join %s b on %s join %s x on %s where %s and not exists (select from %s y where %s)', k.conname, t.relation, k.names, list, other, plan, base, annals.key_join(t.id, 'b.%2$I', 'p.k%1$s'),
+      return next format('select ''foreign key'', %L::text, %L::text, array[%s], %L::text[], %s, %s from %s p join %s b on %s join %s x on %s where %s and not exists (select from %s y where %s)', k.conname, t.relation, (select string_agg(format('p.k%s::pg_catalog.text', c.n), ', ' order by c.key_position) from gnomon.merge_columns(t.id) c where c.key_position is not null), k.names, list, other, plan, base, annals.key_join(t.id, 'b.%2$I', 'p.k%1$s'),
         gnomon.untouched_rows(k.conrelid, coalesce(p_views->>k.conrelid::text, annals.source(k.conrelid)), plans), same,
         case when k.confdeltype in ('a', 'r') and k.confupdtype in ('a', 'r') then 'p.op in (''d'', ''u'')' when k.confdeltype in ('a', 'r') then 'p.op = ''d''' else 'p.op = ''u''' end,
         format('(select %2$s from %1$s y union all select %2$s from %3$s y)', planned, (select string_agg(format('y.%I', n), ', ') from unnest(k.names) n), gnomon.untouched_rows(t.relation, base, plans)), found);
