@@ -92,7 +92,7 @@ func (c *cell) state() string {
 	const own = "not in (select id from gnomon.branch where name like 'agent/%')"
 	var parts []string
 	for _, from := range []string{"shop.orders", "shop.customer", "shop.private", "shop.plain", "gnomon.branch x where id " + own, "gnomon.tag", "gnomon.confinement", "gnomon.loan", "gnomon.o1 x where branch " + own, "gnomon.o2 x where branch " + own, "gnomon.o3 x where branch " + own,
-		"shop.private_id_seq", "gnomon.history", "annals.tracked", "annals.pin x where x.name !~ '^[0-9]+$'", "(select rolname, rolsuper, rolcreaterole, rolbypassrls from pg_roles) y",
+		"shop.private_id_seq", "gnomon.history", "annals.tracked", "annals.pin x where x.name !~ '^[0-9]+$'", "(select rolname, rolsuper, rolcreaterole, rolbypassrls from pg_roles where rolname in ('" + c.agent + "', '" + c.member + "', current_user)) y",
 		"(select n.nspname, c.relname, c.relacl, c.reloptions, c.relowner from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname !~ '^(pg_|ws$)' and c.relkind in ('r', 'v', 'm', 'S')) y"} {
 		parts = append(parts, "(select string_agg(md5(r::text), '' order by md5(r::text)) from (select * from "+from+") r)")
 	}
@@ -197,7 +197,7 @@ func TestConfinedRoleEscapes(t *testing.T) {
 		{"GN027", "select gnomon.create_branch('mine')"}, {"GN027", "select gnomon.create_branch('s3cret branch')"}, {"GN016", "select gnomon.create_branch('agent/x', 'branch:s3cret branch')"}, {"GN027", "select gnomon.create_branch('agent/x', 'tag:s3cret tag')"}, {"GN027", "select gnomon.create_branch('agent/x', '%coordinate')"},
 		{"GN027", "select gnomon.create_branch('agent/x', now()::text)"}, {"GN027", "select gnomon.create_branch('agent/x', 'branch:agent/one', p_at => 'tag:s3cret tag')"}, {"GN027", "select gnomon.rename_branch('agent/one', 'main')"}, {"GN027", "select gnomon.rename_branch('shared', 'agent/x')"}, {"GN016", "select gnomon.rename_branch('s3cret branch', 'agent/x')"},
 		{"GN016", "select gnomon.drop_branch('s3cret branch')"}, {"GN016", "select gnomon.reset_branch('s3cret branch')"}, {"GN027", "select gnomon.drop_branch('shared')"}, {"GN027", "select gnomon.reset_branch('shared')"}, {"GN027", "select gnomon.reset_branch('agent/one', 'tag:s3cret tag')"},
-		{"", "select gnomon.describe_branch('agent/one', 'x')"}, {"GN016", "select gnomon.describe_branch('s3cret branch', 'x')"}, {"GN016", "select gnomon.open_request('s3cret branch', 'x')"}, {"GN016", "select gnomon.open_request('agent/one', 'x', p_into => 's3cret branch')"}, {"GN026", "select * from gnomon.reviews(1)"}, {"", "select * from gnomon.change_requests()"},
+		{"", "select gnomon.describe_branch('agent/one', 'x')"}, {"GN016", "select * from gnomon.lent_diff('s3cret branch')"}, {"", "select * from gnomon.lent_diff('agent/one')"}, {"42501", "select * from gnomon.branch_diff('agent/one', 'main')"}, {"42501", "select * from gnomon.branch_steps('agent/one')"}, {"GN016", "select gnomon.describe_branch('s3cret branch', 'x')"}, {"GN016", "select gnomon.open_request('s3cret branch', 'x')"}, {"GN016", "select gnomon.open_request('agent/one', 'x', p_into => 's3cret branch')"}, {"GN026", "select * from gnomon.reviews(1)"}, {"", "select * from gnomon.change_requests()"},
 
 		// Settings.
 		{"GN016", one + "set gnomon.branch = '%other'; select * from orders"}, {"GN016", one + "set gnomon.branch = '%other'; update orders set note = 'x'"}, {"GN016", one + "set gnomon.branch = '%other'; insert into orders (id, total, note) values (5002, 0, 'x')"}, {"GN016", one + "set gnomon.branch = '%other'; delete from orders"},
@@ -301,6 +301,9 @@ func TestConfinedRoleWorks(t *testing.T) {
 		}
 		if got := text(t, b, "select o.id, o.note, c.name from orders o join customer c on c.id = o.customer where o.id in (1, 2, 3000) order by o.id"); got != "(1,mine,ada)\n(3000,mine,ada)" {
 			t.Errorf("the branch shows %s", got)
+		}
+		if got := text(t, conn, `select "table", key, operation, columns, branch->>'note', branch ? 'secret' from gnomon.lent_diff('agent/go') where "table" = 'shop.orders' and key[1] in ('1', '2', '3000') order by key[1]::int`); got != "(shop.orders,{1},update,{note},mine,f)\n(shop.orders,{2},delete,\"{id,customer,total,note}\",,)\n(shop.orders,{3000},insert,\"{id,customer,total,note}\",mine,f)" {
+			t.Errorf("the diff is %s", got)
 		}
 		of := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "agent/of", gnomon.BranchOptions{Of: "agent/go", Logged: true}))
 		ok(t, of.Rename(ctx, "agent/renamed"))

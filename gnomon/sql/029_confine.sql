@@ -9,7 +9,7 @@
 -- elsewhere they are in the way of dropping a column or changing its type: drop them, and gnomon.sync writes them again.
 
 create view gnomon.confined_access (function) with (security_invoker = true) as
-  select unnest(array['astray', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branches', 'change_requests', 'create_branch', 'describe_branch', 'drop_branch', 'enter_branch', 'holds', 'is_confined', 'leave', 'note_plan', 'note_read', 'open_branch', 'open_loans', 'open_request',
+  select unnest(array['astray', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branches', 'change_requests', 'create_branch', 'describe_branch', 'drop_branch', 'enter_branch', 'holds', 'is_confined', 'leave', 'lent_diff', 'note_plan', 'note_read', 'open_branch', 'open_loans', 'open_request',
     'refuse', 'refuse_check', 'refuse_generated', 'refuse_loan', 'rename_branch', 'reset_branch', 'resume', 'reviews', 'use', 'versions', 'withdraw_request']);
 comment on view gnomon.confined_access is 'Which functions a role that is confined may execute, see gnomon.confine. Each of them holds it to its branches; what they call is not among them, unless they run as the caller.';
 comment on column gnomon.confined_access.function is 'Name of the function.';
@@ -161,6 +161,21 @@ begin
   return o;
 end $$;
 comment on function gnomon.open_loans is 'Finds what has to be set for a confined role to use a branch.';
+
+create function gnomon.lent_diff(p_branch text) returns table ("table" text, key text[], operation text, columns text[], base jsonb, branch jsonb)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set datestyle = 'ISO, MDY' set intervalstyle = 'postgres' set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' as $$
+#variable_conflict use_column
+declare
+  b gnomon.branch := gnomon.branch_named(p_branch);
+  l record;
+begin
+  for l in select x.tracked, array(select distinct h::text from gnomon.lent y join gnomon.loan o on o.role = y.role and o.tracked = y.tracked cross join lateral gnomon.hidden_columns(o.tracked, o.masks) h where y.tracked = x.tracked) as hidden
+           from gnomon.lent x join gnomon.loan k on k.role = x.role and k.tracked = x.tracked and 'select' = any (k.rights) join annals.tracked t on t.id = x.tracked and t.ended_v is null where x.schema_name is not null group by x.tracked, t.relation order by t.relation::text loop
+    return query execute format('select d."table", d.key, d.operation, array(select c from unnest(d.columns) c where c <> all ($2)), jsonb_object($1, d.base) - $2, jsonb_object($1, d.mine) - $2 from (%s) d', gnomon.branch_diff_query(l.tracked, b, 'base', null, null))
+      using array(select c.name::text from gnomon.diff_columns(l.tracked, 'e') c order by c.n), l.hidden;
+  end loop;
+end $$;
+comment on function gnomon.lent_diff is 'For roles that are confined: rows in which a branch differs from its base, of the tables that are lent to the session, without masked columns. As gnomon.branch_diff.';
 
 create function gnomon.roles_of(p_role oid) returns setof oid
 language sql stable set search_path = pg_catalog, pg_temp as $$

@@ -28,7 +28,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'view_query', 'view_reads', 'view_text', 'write_entries', 'write_guard', 'write_guards', 'write_refusal', 'write_route', 'write_routes', 'write_shown', 'write_today']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'is_confined', 'open_loans', 'refuse_loan']), 'viewer'
+    'is_confined', 'lent_diff', 'open_loans', 'refuse_loan']), 'viewer'
   union all
   select 'gnomon', unnest(array[
     'check_may_manage']), 'operator'
