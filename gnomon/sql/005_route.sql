@@ -172,6 +172,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.key_equals is 'SQL that compares the keys of two rows with columns c<n>.';
 
+create function gnomon.today_of(p_tracked int, p_shape int) returns text
+language sql stable set search_path = pg_catalog, pg_temp
+as $$ select format('gnomon.h%s_%s_%s_today()', p_tracked, p_shape, h.generation) from gnomon.history h where h.tracked = p_tracked $$;
+comment on function gnomon.today_of is 'SQL for today''s rows with the columns of a shape, see gnomon.write_today.';
+
 create function gnomon.write_today(p_tracked int, p_shape int) returns text
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -498,12 +503,9 @@ begin
         perform gnomon.write_route(p_tracked, 'recent', s.number, recent, base, null, false);
       end if;
       perform gnomon.write_entries(p_tracked, s.number, coalesce(recent, numbers));
-      if gnomon.make_overlay(p_tracked) then
-        perform gnomon.write_changed(p_tracked);
-        perform gnomon.write_merge_view(p_tracked);
-        perform gnomon.write_branch_rows(p_tracked, s.number, numbers, base);
-        perform gnomon.write_route(p_tracked, 'branch', s.number, numbers, base, null, false);
-        perform gnomon.write_loans(p_tracked);
+      -- Who has no branches does not wait for what they take.
+      if exists (select from gnomon.branch) or exists (select from gnomon.loan l where l.tracked = p_tracked) then
+        perform gnomon.branch_out(p_tracked);
       end if;
     end if;
     for k in select * from gnomon.checkpoint x where x.tracked = p_tracked and x.shape = s.number and x.epoch = (select max(e.number) from annals.epoch e) loop

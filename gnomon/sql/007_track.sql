@@ -6,6 +6,7 @@ declare
   id int := annals.track(p_table, 'gnomon', p_options);
 begin
   if not exists (select from gnomon.history h where h.tracked = id) then
+    perform pg_advisory_xact_lock_shared(1735289710, 0); -- see gnomon.begin_branching
     insert into gnomon.history (tracked, relation_oid) values (id, p_table);
     perform gnomon.on_view(id);
     perform gnomon.sync_guards();

@@ -145,6 +145,45 @@ begin
 end $$;
 comment on function gnomon.branch_of is 'The branch of a number; null when there is none, or none that the session may use.';
 
+create function gnomon.begin_branching() returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  t record;
+begin
+  if exists (select from gnomon.branch) then
+    return;
+  end if;
+  -- Who begins to track a table meanwhile waits, and then sees that there are branches; or this waits, and then sees the table.
+  perform pg_advisory_xact_lock(1735289710, 0);
+  if exists (select from gnomon.branch) then
+    return;
+  end if;
+  -- Before there is a place: it shall see the views that show it.
+  for t in select k.id, k.relation from annals.tracked k join gnomon.history h on h.tracked = k.id join pg_class c on c.oid = k.relation where k.ended_v is null and not exists (select from gnomon.route r where r.tracked = k.id and r.kind = 'branch' and not r.guarded) order by k.id loop
+    perform gnomon.branch_out(t.id);
+  end loop;
+end $$;
+comment on function gnomon.begin_branching is 'Makes what branches of tables take, before the first one is made: overlays and views.';
+
+create function gnomon.branch_out(p_tracked int) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  working text := coalesce(current_setting('annals.working', true), '');
+  form int := (select s.number from gnomon.shapes(p_tracked) s where s.present);
+  numbers int[] := array(select g.number from annals.segment g where g.tracked = p_tracked and g.number >= form and g.epoch = (select max(e.number) from annals.epoch e) order by g.number);
+begin
+  perform set_config('annals.working', 'yes', true);
+  if gnomon.make_overlay(p_tracked) then
+    perform gnomon.write_changed(p_tracked);
+    perform gnomon.write_merge_view(p_tracked);
+    perform gnomon.write_branch_rows(p_tracked, form, numbers, gnomon.today_of(p_tracked, form));
+    perform gnomon.write_route(p_tracked, 'branch', form, numbers, gnomon.today_of(p_tracked, form), null, false);
+    perform gnomon.write_loans(p_tracked);
+  end if;
+  perform set_config('annals.working', working, true);
+end $$;
+comment on function gnomon.branch_out is 'Makes what branches of a table take: its overlay, and the views and triggers by which its rows are read and written there.';
+
 create function gnomon.create_branch(p_name text, p_from text default 'now', p_logged boolean default false, p_note text default '', p_expires_at timestamptz default null, p_reads boolean default false, p_at text default null) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -166,6 +205,7 @@ begin
       past := gnomon.branch_past(parent, p_at);
     end if;
   else
+    perform gnomon.begin_branching();
     p := gnomon.place_of(p_from);
   end if;
   insert into gnomon.branch as b (name, logged, parent, coordinate, snapshot, epoch, bound, owner, note, expires_at, reads)

@@ -79,6 +79,10 @@ begin
   if not exists (select from gnomon.loan x where x.tracked = p_tracked) then
     return;
   end if;
+  if to_regclass(format('gnomon.o%s', p_tracked)) is null then
+    perform gnomon.branch_out(p_tracked);
+    return;
+  end if;
   select * into t from annals.tracked x where x.id = p_tracked;
   perform gnomon.drop_loans(p_tracked);
   if t.ended_v is not null or form is null then
