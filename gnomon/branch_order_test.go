@@ -141,3 +141,69 @@ func TestTablesWithFormatsForNames(t *testing.T) {
 		t.Errorf("main is\n%s", got)
 	}
 }
+
+// TestRefreshingAfterColumnsWent: a branch follows a table that lost a column that the branch has values of, and keeps what else it changed.
+func TestRefreshingAfterColumnsWent(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	run(t, pool, "create table t (id int primary key, x int, gone text, w text)", "insert into t values (1, 1, 'g', 'w'), (2, 2, 'g', 'w')")
+	track(t, g, "t")
+	run(t, pool, "select gnomon.create_branch('b', p_logged => true)")
+	on(t, pool, "b", "update t set x = 10 where id = 1", "insert into t (id, x, w) values (3, 3, 'new')")
+	run(t, pool, "alter table t drop column gone", "alter table t add column more int default 7", "update t set w = 'main' where id = 1")
+	run(t, pool, "select gnomon.sync('t')")
+	if got := column[string](t, pool, "select (gnomon.refresh_branch('b')).status"); got[0] != "merged" {
+		t.Error(got)
+	}
+	on(t, pool, "b", "update t set more = 8 where id = 2")
+	if got := shownOn(t, pool, "b", "select string_agg(q::text, ' ' order by id) from (select * from t) q"); got != "(1,10,main,7) (2,2,w,8) (3,3,new,)" {
+		t.Errorf("on the branch: %s", got)
+	}
+	run(t, pool, "select gnomon.merge('b')")
+	if got := text(t, pool, "select * from t where id < 3 order by id"); got != "(1,10,main,7)\n(2,2,w,8)" {
+		t.Errorf("main: %s", got)
+	}
+}
+
+// TestMergingWhatChangesMeanwhile: a merge that waited for others looks at its branches anew; merges that cross wait for each other, in turn.
+func TestMergingWhatChangesMeanwhile(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	run(t, pool, "create table t (id int primary key, x int)", "insert into t select i, 0 from generate_series(1, 4) i")
+	track(t, g, "t")
+	for _, c := range []struct{ first, then, state string }{
+		{"select gnomon.protect_branch('into')", "select gnomon.merge('from', 'into')", "GN018"},
+		{"select gnomon.protect_branch('from')", "select gnomon.refresh_branch('from')", "GN018"},
+		{"select gnomon.drop_branch('from')", "select gnomon.merge('from')", "GN016"},
+		{"select gnomon.drop_branch('into')", "select gnomon.merge('from', 'into')", "GN016"},
+		{"select gnomon.merge('into', 'from', '{\"strategies\": {\"*\": \"sum\"}}')", "select gnomon.merge('from', 'into', '{\"strategies\": {\"*\": \"theirs\"}}')", ""},
+		{"select gnomon.reset_branch('from')", "select gnomon.merge('from')", ""},
+		{"select gnomon.merge('from')", "select gnomon.merge('from')", ""},
+	} {
+		run(t, pool, "select gnomon.create_branch('from')", "select gnomon.create_branch('into')")
+		on(t, pool, "from", "update t set x = x + 1")
+		on(t, pool, "into", "update t set x = x + 10")
+		first, err := pool.Begin(t.Context())
+		ok(t, err)
+		run(t, first, c.first)
+		conn := connectAs(t, pool.Config().ConnString(), "")
+		result := make(chan error, 1)
+		go func() {
+			_, err := conn.Exec(t.Context(), c.then)
+			result <- err
+		}()
+		for column[int](t, pool, "select count(*)::int from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())")[0] == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		ok(t, first.Commit(t.Context()))
+		if err := <-result; (err != nil || c.state != "") && sqlState(err) != c.state {
+			t.Errorf("%s after %s: %v, want %q", c.then, c.first, err, c.state)
+		}
+		conn.Close(t.Context())
+		run(t, pool, "select gnomon.protect_branch(name, false), gnomon.drop_branch(name) from gnomon.branch")
+	}
+	// Of all only the last was merged into main, and once.
+	if got := text(t, pool, "select distinct x from t"); got != "(1)" {
+		t.Errorf("main: %s", got)
+	}
+}

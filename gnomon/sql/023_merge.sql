@@ -226,18 +226,31 @@ begin
   end if;
   if p_into is not null then
     target := gnomon.branch_named(p_into);
-    perform gnomon.check_unprotected(target);
     if target.id = b.id then
       perform gnomon.refuse('GN006', format('branch %L cannot be merged into itself', b.name), 'Name another branch, or main by naming none.');
     end if;
-  end if;
-  if p_kind = 'refresh' then
-    perform gnomon.check_unprotected(b);
   end if;
   -- Who is writing on them ends first. In the order of their numbers, so that two merges that cross don't wait for each other.
   for id in select x from unnest(array[b.id, target.id]) x where x is not null order by x loop
     perform gnomon.lock_branch(id, false);
   end loop;
+  -- Meanwhile they may have been protected, renamed, dropped or moved.
+  if b.id is not null then
+    b := gnomon.branch_of(b.id);
+    if b.id is null then
+      b := gnomon.branch_named(p_branch);
+    end if;
+  end if;
+  if target.id is not null then
+    target := gnomon.branch_of(target.id);
+    if target.id is null then
+      target := gnomon.branch_named(p_into);
+    end if;
+    perform gnomon.check_unprotected(target);
+  end if;
+  if p_kind = 'refresh' then
+    perform gnomon.check_unprotected(b);
+  end if;
   insert into gnomon.merged (kind, branch, branch_name, into_branch, into_name, options, epoch, first_v, undoes)
     values (p_kind, b.id, b.name, target.id, target.name, p_options, (gnomon.epoch()).number, (select last_value + 1 from annals.v), p_undoes) returning * into m;
   return m;

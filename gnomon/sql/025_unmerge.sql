@@ -171,7 +171,7 @@ begin
     tracked := t.tracked;
     query := gnomon.decide_query(t.tracked, source, gnomon.merge_target(t.tracked, gnomon.merge_source(m, t.tracked, true), p_views->>t.relation::oid::text, false), m.options->'strategies', coalesce(m.options->>'conflicts' = 'keep', false), null, true, true);
     select string_agg(case a.attname when 'branch' then m.branch::text when 'alive' then 'case p.op when ''d'' then false when ''i'' then true when ''u'' then true else p.there end' when 'was' then 'p.there' when 'v' then 'p.v'
-        else coalesce(case left(a.attname, 1) when 'k' then 'p.' || a.attname when 'c' then format('case when p.op in (''i'', ''u'') then p.d%1$s else p.m%1$s end', c.n) when 'b' then 'p.m' || c.n end, 'null') end, ', ' order by a.attnum) into columns
+        else coalesce(case left(a.attname, 1) when 'k' then 'p.' || a.attname when 'c' then 'case when p.op in (''i'', ''u'') then p.d' || c.n || ' else p.m' || c.n || ' end' when 'b' then 'p.m' || c.n end, 'null') end, ', ' order by a.attnum) into columns
       from pg_attribute a left join gnomon.merge_columns(t.tracked) c on a.attname in ('k' || c.n, 'c' || c.n, 'b' || c.n) where a.attrelid = format('gnomon.o%s', t.tracked)::regclass and a.attnum > 0 and not a.attisdropped;
     settle := format('select gnomon.settle_refresh(%s, %s, (select coalesce(array_agg(row(%s)::gnomon.o%2$s), ''{}''::gnomon.o%2$s[]) from pg_temp.%%1$I p where p.op in (''i'', ''u'', ''d'')), array(select p.v from pg_temp.%%1$I p where p.op not in (''i'', ''u'', ''d'')))', m.id, t.tracked, columns);
     return next;
