@@ -439,6 +439,7 @@ declare
   outer_settings text[];
   names text[] := array['gnomon.branch', 'gnomon.place', 'gnomon.snapshot', 'gnomon.bound', 'gnomon.checked', 'gnomon.outside', 'gnomon.merging', 'gnomon.resolving', 'search_path'];
   violations jsonb := '[]';
+  loops text := current_setting('enable_nestloop');
   failed boolean;
   failure text;
   code text;
@@ -456,8 +457,11 @@ begin
     tables := '[]';
     result.inserted := 0; result.updated := 0; result.deleted := 0; result.already := 0; result.conflicts := 0; result.violations := 0; result.tables := '{}';
     for t in select * from gnomon.plan_tables(p_merge, views, p_resolves is not null) loop
+      -- How many entries a merge wrote PostgreSQL cannot tell, and takes them for one.
+      perform set_config('enable_nestloop', 'off', true) where p_merge.kind = 'undo';
       execute format('create temp table %I on commit drop as %s', prefix || t.tracked, t.query);
       get diagnostics n = row_count;
+      perform set_config('enable_nestloop', loops, true) where p_merge.kind = 'undo';
       if n > 200 then
         execute format('analyze pg_temp.%I', prefix || t.tracked);
       end if;
