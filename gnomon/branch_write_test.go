@@ -13,18 +13,6 @@ import (
 	"github.com/annals-db/annals/gnomon"
 )
 
-// onBranch is a connection that uses a branch, made if it is not there yet.
-func onBranch(t testing.TB, pool *pgxpool.Pool, name string) *pgxpool.Conn {
-	t.Helper()
-	c := must[*pgxpool.Conn](t)(pool.Acquire(t.Context()))
-	t.Cleanup(func() {
-		_ = c.Conn().Close(t.Context())
-		c.Release()
-	})
-	run(t, c, `select gnomon.create_branch('`+name+`', 'now', true) where not exists (select from gnomon.branch where name = '`+name+`')`, `select gnomon.use('`+name+`')`)
-	return c
-}
-
 // fails runs a statement that must fail with a SQLSTATE, and returns the error.
 func fails(t testing.TB, db gnomon.DB, state, sql string) *pgconn.PgError {
 	t.Helper()
