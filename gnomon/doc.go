@@ -60,7 +60,7 @@
 // # Branches
 //
 // A [Branch] is the database with changes of its own over a base, which is a place of main. Making one is a few rows, however large the tables
-// are. Ordinary SQL runs on it, with the names of tables unchanged; it reads the rows of the base with those of the branch over them, and what it writes is
+// are; the first of a database also makes the views and overlays that branches take. Ordinary SQL runs on it, with the names of tables unchanged; it reads the rows of the base with those of the branch over them, and what it writes is
 // seen there only:
 //
 //	b, err := g.CreateBranch(ctx, "summer", gnomon.BranchOptions{})        // of what is committed now; From names another place, Of another branch
@@ -121,6 +121,9 @@
 //	stale reads, policies                          are of main, not of a branch that is merged into          TestPoliciesAreForMain
 //	writes to main by others while a merge         are seen if both are SERIALIZABLE, or themselves          TestMergesThatCrossDoNotSkew
 //	  that demands no stale reads commits            merges that demand it
+//
+// Deferrable unique keys are checked row by row there, columns that are GENERATED ALWAYS AS IDENTITY take values that are given, and rows of tables that are not tracked but refer to tracked ones are
+// looked at by merging only. Of rows and what they refer to, written by several sessions of one branch at once in REPEATABLE READ, merging finds what does not fit.
 //
 // # Upkeep
 //

@@ -183,7 +183,7 @@ declare
   name text;
 begin
   if to_regclass(format('gnomon.o%s', p_tracked)) is not null then
-    execute format('select b.name from gnomon.branch b where exists (select from gnomon.o%s o where o.branch = b.id and (o.was or o.alive)) order by b.id limit 1', p_tracked) into name;
+    execute format('select b.name from gnomon.branch b where exists (select from gnomon.o%s o where o.branch = b.id and (o.was or o.alive or o.forked)) order by b.id limit 1', p_tracked) into name;
   end if;
   return name;
 end $$;
@@ -195,7 +195,7 @@ declare
   counts jsonb;
 begin
   execute 'select coalesce(jsonb_object_agg(branch, n), ''{}'') from (select branch, sum(n) as n from (' ||
-    coalesce((select string_agg(format('select branch, count(*) as n from %s where (was or alive)%s group by branch', o.relation, ' and branch = ' || p_branch), ' union all ') from gnomon.overlays() o), 'select 0 as branch, 0 as n where false') || ') x group by branch) y' into counts;
+    coalesce((select string_agg(format('select branch, count(*) as n from %s where (was or alive or forked)%s group by branch', o.relation, ' and branch = ' || p_branch), ' union all ') from gnomon.overlays() o), 'select 0 as branch, 0 as n where false') || ') x group by branch) y' into counts;
   return counts;
 end $$;
 comment on function gnomon.overlay_counts is 'How many rows each branch has changed, by its number.';
