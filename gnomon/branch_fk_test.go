@@ -19,6 +19,7 @@ func onSchema(t testing.TB, pool *pgxpool.Pool, schema string) *pgxpool.Conn {
 }
 
 func TestBranchForeignKeys(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema s`)
 	run(t, pool,

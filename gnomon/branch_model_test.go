@@ -886,7 +886,7 @@ func (p *branchProgram) merging(sql string) (id int64, status string, conflicts 
 func TestBranchesAreAsTheModel(t *testing.T) {
 	t.Parallel()
 	g, pool := installed(t)
-	long := time.Now().Add(20 * time.Second)
+	long := time.Now().Add(7 * time.Second)
 	done, worlds := map[string]int{}, slices.Clone(branchWorlds)
 	few(t, 1000, func(r *rapid.T) {
 		if time.Now().After(long) && flag.Lookup("rapid.checks").Value.String() == usualChecks {
@@ -935,7 +935,7 @@ func (p *branchProgram) run(pool *pgxpool.Pool) {
 func TestSQLOnABranchIsAsOnATable(t *testing.T) {
 	t.Parallel()
 	g, pool := installed(t)
-	long := time.Now().Add(15 * time.Second)
+	long := time.Now().Add(5 * time.Second)
 	done := map[string]int{}
 	few(t, 1000, func(r *rapid.T) {
 		if time.Now().After(long) && flag.Lookup("rapid.checks").Value.String() == usualChecks {

@@ -10,6 +10,7 @@ import (
 
 // Two transactions write one branch. The first has written and not committed when the second comes.
 func TestBranchWritersCollide(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema s`, `create table s.p (id int primary key)`, `create table s.t (id int primary key, n int, u int unique, p int references s.p)`, `insert into s.p select generate_series(1, 9)`, `insert into s.t select i, i, i, 1 from generate_series(1, 9) i`)
 	track(t, g, "s.p", "s.t")
@@ -77,6 +78,7 @@ func TestBranchWritersCollide(t *testing.T) {
 
 // What PostgreSQL does not let a view take fails, and nothing of it is done.
 func TestBranchLimits(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema s`, `create table s.p (id int primary key)`,
 		`create table s.t (id int generated always as identity primary key, n int, p int references s.p, r int4range, exclude using gist (r with &&), unique (n) deferrable)`, `create unique index on s.t ((n + 1))`, `create unique index on s.t (p) where n > 5`,

@@ -9,6 +9,7 @@ import (
 
 // What the table computes, checks and fills in is so on a branch.
 func TestBranchRules(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema s`, `create domain s.even as int constraint is_even check (value % 2 = 0)`,
 		`create function s.twice(x int) returns int language plpgsql immutable as $$ begin return x * 2; end $$`,
@@ -62,6 +63,7 @@ func TestBranchRules(t *testing.T) {
 
 // Foreign keys that come and go, and tables that are tracked later.
 func TestBranchForeignKeysFollow(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema s`, `create table s.p (id int primary key)`, `create table s.q (id int primary key, p int references s.p)`, `insert into s.p values (1), (2)`, `insert into s.q values (1, 1)`)
 	track(t, g, "s.q")
@@ -83,6 +85,7 @@ func TestBranchForeignKeysFollow(t *testing.T) {
 
 // Who may write the table may write it on a branch, and nobody else.
 func TestBranchWriteRights(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema s`, `create table s.t (id int generated always as identity primary key, n int check (n > 0))`, `insert into s.t (n) values (1)`)
 	track(t, g, "s.t")

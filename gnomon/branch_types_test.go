@@ -7,6 +7,7 @@ import (
 
 // Keys of all types, changed, deleted and made on a branch.
 func TestBranchKeysOfAllTypes(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema s`, `create type s.mood as enum ('sad', 'glad', 'mad')`, `create type s.pair as (a int, b text)`, `create domain s.code as text`, `create collation s.blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
 	for i, k := range []struct{ column, one, two, three string }{
@@ -40,6 +41,7 @@ func TestBranchKeysOfAllTypes(t *testing.T) {
 
 // Nulls in unique keys, keys of two columns, and columns that are named like what is inside.
 func TestBranchUniques(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema s`, `create table s.o (o int, x int, put int, here int, alive bool, branch int, c1 int, k1 int, "new.id" int, found int, p1 int, g1 int generated always as (put + x) stored, primary key (x, put), unique (c1, k1), unique (found), check (o + here > 0))`,
 		`insert into s.o values (1, 1, 1, 1, true, 1, 1, 1, 1, 1, 1)`)

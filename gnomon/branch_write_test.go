@@ -58,6 +58,7 @@ func shows(t testing.TB, db gnomon.DB, sql, want string) {
 }
 
 func TestBranchWrite(t *testing.T) {
+	t.Parallel()
 	g, pool := installed(t)
 	run(t, pool, `create schema "Sch ema"`,
 		`create table "Sch ema"."ta""ble" ("select" int, "old" text, "t" varchar(5), "o" numeric(6, 2) not null, "new" int unique, primary key ("select", "old"))`,

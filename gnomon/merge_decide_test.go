@@ -15,10 +15,12 @@ var mergeCases = flag.Int("gnomon.cases", 100_000, "how many random cases TestMe
 // TestMergeDecisions decides random rows by the SQL that merges use, with each strategy, and finds each row that breaks an invariant. Values come from small domains, so that sides
 // agree, differ in images only (1.0 and 1.00), are null, and are not there. Where ours and theirs change places, strategies that are symmetric decide the same.
 func TestMergeDecisions(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool := installed(t)
 	run(t, pool, "create schema f", "create table f.rows (id int primary key, i int, s text, n numeric, list int[], doc jsonb)")
 	track(t, g, "f.rows")
+	run(t, pool, "select gnomon.create_branch('b')") // with it comes the overlay
 	types := map[string]string{"2": "int", "3": "text", "4": "numeric", "5": "int[]", "6": "jsonb"}
 	domain := map[string]string{
 		"2": "(array[null, 1, 2, 3, -5])[1 + floor(random() * 5)]", "3": "(array[null, '', 'a', 'b', 'c'])[1 + floor(random() * 5)]", "4": "(array[null, 1.0, 1.00, 2, 3.5])[1 + floor(random() * 5)]",

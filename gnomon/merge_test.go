@@ -54,6 +54,7 @@ func alike(t testing.TB, got, want string) {
 const allOrders = "select * from shop.orders order by id"
 
 func TestMergeIsThreeWayByColumn(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	write(t, b, "update orders set note = 'branch' where id in (1, 2)", "delete from orders where id in (3, 4)", "insert into orders values (11, 'new', 1, null), (12, 'new', 2, null)", "update orders set total = 50 where id = 5",
@@ -86,6 +87,7 @@ func TestMergeIsThreeWayByColumn(t *testing.T) {
 }
 
 func TestMergeReportsEachKindOfConflict(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	write(t, b, "update orders set note = 'branch', total = 5 where id in (1, 2)", "delete from orders where id = 3", "insert into orders values (11, 'branch', 1, null)", "update orders set note = 'fine' where id = 9")
@@ -130,6 +132,7 @@ shop.orders [3] delete/edit true false true note="n3"//"main"`)
 }
 
 func TestStrategiesDecide(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool := installed(t)
 	run(t, pool, "create schema shop", `create table shop."ta""ble" ("select" int primary key, a int, "t" numeric, s text, m int, x int, list int[], doc jsonb, f int, gone int)`,
@@ -165,6 +168,7 @@ func TestStrategiesDecide(t *testing.T) {
 }
 
 func TestConflictsAreResolvedAndMergesFinished(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	write(t, b, "update orders set note = 'branch', total = 20 where id <= 4", "update orders set note = 'alone' where id = 9")
@@ -192,6 +196,7 @@ func TestConflictsAreResolvedAndMergesFinished(t *testing.T) {
 }
 
 func TestMergeOfTablesAndKeys(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	run(t, pool, "create table shop.other (a int, b text, v int, primary key (a, b))", "insert into shop.other values (1, 'x', 1), (1, 'y', 1)")
@@ -206,6 +211,7 @@ func TestMergeOfTablesAndKeys(t *testing.T) {
 }
 
 func TestMergeListsViolations(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool := installed(t)
 	run(t, pool, "create schema shop", `create table shop.parent (id int primary key, code text unique, "t" int not null)`,
@@ -246,6 +252,7 @@ unique word_once shop.child [9] [] {} ["1"]`)
 }
 
 func TestMergeNeedsNoOrder(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool := installed(t)
 	// Foreign keys in a cycle, a unique key whose values swap, and names that are hard to write.
@@ -260,6 +267,7 @@ func TestMergeNeedsNoOrder(t *testing.T) {
 }
 
 func TestMergeFiresTriggersAndAsksForRights(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	run(t, pool, "create table shop.log (line text)", "create function shop.note() returns trigger language plpgsql as $$ begin insert into log values (tg_op || ' ' || current_user || ' ' || current_setting('search_path')); return null; end $$",
@@ -305,6 +313,7 @@ func TestMergeFiresTriggersAndAsksForRights(t *testing.T) {
 }
 
 func TestMergeAfterColumnsChanged(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	write(t, b, "update orders set note = 'branch' where id = 1", "update orders set total = 5 where id = 2", "insert into orders values (11, 'new', 3, 'x')")
@@ -326,6 +335,7 @@ func TestMergeAfterColumnsChanged(t *testing.T) {
 func errOf[T any](_ T, err error) error { return err }
 
 func TestMergeIntoBranches(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, parent := branched(t)
 	write(t, parent, "update orders set note = 'parent' where id in (1, 2)", "insert into orders values (11, 'parent', 1, null)", "insert into orders values (12, 'parent', 1, null)")
@@ -353,6 +363,7 @@ func TestMergeIntoBranches(t *testing.T) {
 
 // TestMergesAndWritersOnMain lets merges and writers of main meet at the same rows, at each isolation level: no increment is lost.
 func TestMergesAndWritersOnMain(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, _ := branched(t)
 	ok(t, g.SetStrategy(ctx, "shop.orders", "total", gnomon.Sum))
@@ -412,6 +423,7 @@ func TestMergesAndWritersOnMain(t *testing.T) {
 
 // TestMergeMeetsTheSameKey inserts a key on main while a merge that inserts it waits.
 func TestMergeMeetsTheSameKey(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	write(t, b, "insert into orders values (11, 'branch', 1, null)", "update orders set note = 'branch' where id = 1")
@@ -463,6 +475,7 @@ func waits(t testing.TB, pool *pgxpool.Pool) {
 }
 
 func TestMergeOptionsAreWritten(t *testing.T) {
+	t.Parallel()
 	text := must[[]byte](t)(json.Marshal(gnomon.MergeOptions{Strategies: gnomon.Strategies{"*": {"*": gnomon.Ours}, "a": {"b": gnomon.Function("f(int)"), "c": gnomon.Sum}}, Keys: map[string][]gnomon.Key{"a": {{"1"}}}}))
 	alike(t, string(text), `{"strategies":{"*":"ours","a":{"b":{"function":"f(int)"},"c":"sum"}},"keys":{"a":[["1"]]}}`)
 

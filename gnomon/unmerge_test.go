@@ -10,6 +10,7 @@ import (
 )
 
 func TestUndoOfAMergeIsExact(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	run(t, pool, "create table shop.lines (id int primary key, order_id int references shop.orders on delete cascade, n int)", "insert into shop.lines values (1, 3, 1), (2, 4, 1)")
@@ -51,6 +52,7 @@ func TestUndoOfAMergeIsExact(t *testing.T) {
 }
 
 func TestForcedUndoTakesAllBack(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	write(t, b, "update orders set note = 'branch' where id in (1, 2)", "delete from orders where id = 3", "insert into orders values (11, 'new', 1, null)")
@@ -83,6 +85,7 @@ func TestUndoNeedsHistory(t *testing.T) {
 }
 
 func TestUndoKeepsToTheMerge(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	write(t, b, "update orders set note = 'branch' where id = 1")
@@ -96,6 +99,7 @@ func TestUndoKeepsToTheMerge(t *testing.T) {
 }
 
 func TestRefreshTakesWhatMainHas(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g, pool, b := branched(t)
 	write(t, b, "update orders set note = 'branch' where id in (1, 2, 3)", "delete from orders where id = 4", "insert into orders values (11, 'new', 1, null)", "delete from orders where id = 5")

@@ -92,38 +92,44 @@ comment on column gnomon.past_column.source is 'SQL for its value in today''s ro
 comment on column gnomon.past_column.is_key is 'Part of the key.';
 
 create function gnomon.shapes(p_tracked int) returns table (number int, since xid8, present boolean)
-language sql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
   -- Each change of the columns begins a segment; what is of an earlier epoch is seen by all.
-  select s.number, case when before.epoch = s.epoch then before.closed_by when before.number is null and s.number > 1 and (select t.pruned_columns <> s.columns from annals.tracked t where t.id = p_tracked) then s.opened_by end, lead(s.number) over (order by s.number) is null
+  return query select s.number, case when before.epoch = s.epoch then before.closed_by when before.number is null and s.number > 1 and (select t.pruned_columns <> s.columns from annals.tracked t where t.id = p_tracked) then s.opened_by end, lead(s.number) over (order by s.number) is null
   from annals.segment s
   left join lateral (select g.* from annals.segment g where g.tracked = s.tracked and g.number < s.number order by g.number desc limit 1) before on true
   where s.tracked = p_tracked and s.epoch = (select max(e.number) from annals.epoch e) and (before.number is null or before.epoch <> s.epoch or before.columns <> s.columns)
     -- What lacks columns of the key is of before the history was interrupted.
-    and (select t.key <@ s.columns from annals.tracked t where t.id = p_tracked)
-$$;
+    and (select t.key <@ s.columns from annals.tracked t where t.id = p_tracked);
+end $$;
 comment on function gnomon.shapes is 'The sets of columns that a table had: the first segment of each, and the transaction that began it (null: seen by all).';
 
 create function gnomon.past_columns(p_tracked int, p_shape int) returns setof gnomon.past_column
-language sql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
   -- In the order of the table; those that are gone come last.
   -- A name may have been taken again: it is that of the column that is there, else of the one that went last.
-  select c.n, case when row_number() over (partition by c.name order by c.gone_v desc nulls first, c.n desc) = 1 then c.name else format('%s (%s)', left(c.name, 40), c.n)::name end,
+  return query select c.n, case when row_number() over (partition by c.name order by c.gone_v desc nulls first, c.n desc) = 1 then c.name else format('%s (%s)', left(c.name, 40), c.n)::name end,
          v.name, v."collate", case when a.attnum is not null then format('t.%I%s', a.attname, case when a.atttypid <> v.type then '::' || v.name else '' end) end, c.n = any (t.key)
   from annals.tracked t join annals.segment s on s.tracked = t.id and s.number = p_shape
   join annals.tracked_column c on c.tracked = t.id and c.n = any (s.columns) join annals.view_columns(t.id) v on v.n = c.n
   left join pg_attribute a on a.attrelid = t.relation and a.attnum = c.attnum and not a.attisdropped and c.gone_v is null and t.ended_v is null
   where t.id = p_tracked
-  order by a.attnum nulls last, c.n
-$$;
+  order by a.attnum nulls last, c.n;
+end $$;
 comment on function gnomon.past_columns is 'Columns that are stored of a table with a shape.';
 
 create function gnomon.computed(p_tracked int) returns table (name name, type text, expression text)
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  select a.attname, format_type(a.atttypid, a.atttypmod), pg_get_expr(d.adbin, d.adrelid)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query select a.attname, format_type(a.atttypid, a.atttypmod), pg_get_expr(d.adbin, d.adrelid)
   from annals.tracked t join pg_attribute a on a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped and a.attgenerated <> '' join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
   join annals.tracked_column c on c.tracked = t.id and c.gone_v is null and c.attnum = a.attnum
-  where t.id = p_tracked and c.n <> all (t.key) and not c.excluded order by a.attnum
-$$;
+  where t.id = p_tracked and c.n <> all (t.key) and not c.excluded order by a.attnum;
+end $$;
 comment on function gnomon.computed is 'Generated columns of a table: history does not hold them, they are computed again.';
 
 create function gnomon.former_columns(p_tracked int, p_shape int, p_era bigint) returns table (n int, name name, former name)
@@ -143,10 +149,12 @@ as $$ select min(f.v) from annals.former_name f where f.tracked = p_tracked and 
 comment on function gnomon.era_at is 'Position before which columns had the names that they have at a place; null when those are their present ones.';
 
 create function gnomon.lacking(p_tracked int, p_numbers int[], p_shape int) returns setof int
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  select distinct c.n from gnomon.past_columns(p_tracked, p_shape) c join annals.segment s on s.tracked = p_tracked and s.number = any (p_numbers)
-    where not c.is_key and (c.n = any (s.wide) or c.n <> all (s.columns)) order by 1
-$$;
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query select distinct c.n from gnomon.past_columns(p_tracked, p_shape) c join annals.segment s on s.tracked = p_tracked and s.number = any (p_numbers)
+    where not c.is_key and (c.n = any (s.wide) or c.n <> all (s.columns)) order by 1;
+end $$;
 comment on function gnomon.lacking is 'Columns of a shape that entries of segments may lack.';
 
 create function gnomon.entry_arms(p_tracked int, p_numbers int[], p_shape int, p_nests boolean, p_more text default '') returns text

@@ -73,9 +73,11 @@ end $$;
 comment on function gnomon.branch_place is 'The base of a branch.';
 
 create function gnomon.overlay_columns(p_tracked int) returns setof gnomon.past_column
-language sql stable set search_path = pg_catalog, pg_temp as $$
-  select c.* from gnomon.shapes(p_tracked) s cross join lateral gnomon.past_columns(p_tracked, s.number) c where s.present
-$$;
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query select c.* from gnomon.shapes(p_tracked) s cross join lateral gnomon.past_columns(p_tracked, s.number) c where s.present;
+end $$;
 comment on function gnomon.overlay_columns is 'The columns of a table that branches have: those that history stores of it now.';
 
 create function gnomon.make_overlay(p_tracked int) returns boolean

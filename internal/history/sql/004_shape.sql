@@ -41,9 +41,10 @@ $$;
 comment on function annals.runs_code is 'Whether reading a text as a value of a type checks constraints of domains, which is code of their owner''s.';
 
 create function annals.key_index(relation oid) returns oid
-language sql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
   -- The primary key, else the unique key of not-null columns with the fewest columns. It must tell rows apart after each statement.
-  select i.indexrelid
+  return (select i.indexrelid
   from pg_index i join pg_class x on x.oid = i.indexrelid
   left join pg_constraint k on k.conindid = i.indexrelid and k.contype in ('p', 'u', 'x')
   where i.indrelid = relation and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
@@ -54,8 +55,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                       where u.position <= i.indnkeyatts and (not a.attnotnull or a.atttypid >= 16384 and annals.runs_code(a.atttypid)))
     and not exists (select from unnest(i.indkey::int2[]) u (attnum) where u.attnum <= 0)
   order by i.indisprimary desc, i.indnkeyatts, i.indexrelid
-  limit 1
-$$;
+  limit 1);
+end $$;
 comment on function annals.key_index is 'The unique index whose columns identify rows of a table; null when there is none. Capture reads keys from texts with the rights of its owner, so no value of theirs may run code of others.';
 
 create function annals.harmless(function oid) returns boolean

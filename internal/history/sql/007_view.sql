@@ -157,9 +157,11 @@ end $$;
 comment on function annals.view_condition is 'The condition under which the view of a history shows an entry.';
 
 create function annals.view_columns(p_tracked int) returns table (n int, type oid, name text, "collate" text)
-language sql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
   -- A column's type is the one of the last segment that has it; without its length or precision where others had another one.
-  select c.n, l.atttypid, format_type(l.atttypid, case when l.lowest = l.highest then l.atttypmod else -1 end),
+  return query select c.n, l.atttypid, format_type(l.atttypid, case when l.lowest = l.highest then l.atttypmod else -1 end),
          case when l.attcollation <> y.typcollation then format(' collate %I.%I', nc.nspname, co.collname) else '' end
   from annals.tracked_column c
   join lateral (select x.*, min(x.atttypmod) over () as lowest, max(x.atttypmod) over () as highest
@@ -167,8 +169,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                 where g.tracked = p_tracked and c.n = any (g.columns) order by g.number desc limit 1) l on true
   join pg_type y on y.oid = l.atttypid
   left join pg_collation co on co.oid = l.attcollation left join pg_namespace nc on nc.oid = co.collnamespace
-  where c.tracked = p_tracked
-$$;
+  where c.tracked = p_tracked;
+end $$;
 comment on function annals.view_columns is 'Columns of the table that the view of a history has, with their types.';
 
 create function annals.view_branch(p_tracked int, s annals.segment) returns text
