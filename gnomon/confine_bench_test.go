@@ -24,7 +24,7 @@ func BenchmarkConfinedRead(b *testing.B) {
 		_, _ = m.pool.Exec(ctx, "drop role "+agent)
 	})
 	must[*gnomon.Branch](b)(m.g.CreateBranch(ctx, "agent/one", gnomon.BranchOptions{}))
-	ok(b, m.g.Confine(ctx, agent, gnomon.ConfineOptions{Prefixes: []string{"agent/"}, Tables: map[string][]string{"public.item": {"select"}}, Masks: map[string]map[string]*string{"public.item": {"name": new("xxx")}}}))
+	ok(b, m.g.Confine(ctx, agent, gnomon.ConfineOptions{Prefixes: []string{"agent/"}, Tables: map[string][]string{"public.item": {"select"}}, Masks: map[string]map[string]*string{"public.item": {"name": new("masked")}}}))
 	run(b, m.pool, "update item set amount = amount + 1 where id % 10 = 0")
 	id := func() []any { return []any{1 + rand.IntN(m.rows)} }
 	const query = "select * from item where id = $1"
