@@ -2,6 +2,7 @@ package gnomon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -26,12 +27,20 @@ func (b *Branch) gone(table string, cause error) *Error {
 	return &Error{Kind: ErrStale, Message: fmt.Sprintf("the history of %s has changed since branch %q was put to use", table, b.Name()), Hint: "Read it again, in another transaction.", Table: table, cause: cause}
 }
 
-// reopen reports whether err tells that what was found does not hold any more, and something else was found now.
+// reopen reports whether err tells that what was found does not hold any more, and asking again finds something else: a branch that is gone, too.
 func (b *Branch) reopen(ctx context.Context, err error) bool {
 	b.mu.Lock()
 	o := b.opened
 	b.mu.Unlock()
-	return b.changed(ctx, o, err)
+	if b.changed(ctx, o, err) {
+		return true
+	}
+	if !pgtx.HasCode(err, "GN008") {
+		return false
+	}
+	b.forget()
+	_, err = b.use(ctx, b.db)
+	return errors.Is(err, ErrUnknownBranch)
 }
 
 func (b *Branch) pointOf(ctx context.Context, table string) (point, error) {
@@ -77,16 +86,22 @@ func (b *Branch) viewOf(ctx context.Context, table string) (string, error) {
 	if err := pgtx.QueryRow(ctx, b.db, []any{&oid}, "select $1::text::regclass::oid::text", table); err != nil {
 		return "", err
 	}
-	o, err := b.use(ctx, b.db)
-	if err != nil {
-		return "", err
+	for again := false; ; again = true {
+		o, err := b.use(ctx, b.db)
+		if err != nil {
+			return "", err
+		}
+		if view, known := o.Tables[oid]; known {
+			return view, nil
+		}
+		// Why, this says. What was found before may not hold any more: after a reset the branch shows the table again, say.
+		_, err = b.Exec(ctx, "select gnomon.refuse_branch(gnomon.history_at($1::oid::regclass, gnomon.place_of($2)))", oid, o.Place)
+		if err == nil {
+			err = b.gone(table, nil)
+		}
+		if again || !errors.Is(err, ErrStale) {
+			return "", err
+		}
+		b.forget()
 	}
-	if view, known := o.Tables[oid]; known {
-		return view, nil
-	}
-	// Why, this says.
-	if _, err := b.Exec(ctx, "select gnomon.refuse_branch(gnomon.history_at($1::oid::regclass, gnomon.place_of($2)))", oid, o.Place); err != nil {
-		return "", err
-	}
-	return "", b.gone(table, nil)
 }

@@ -154,7 +154,7 @@ func TestKilledServersHistoryIsExact(t *testing.T) {
 			server, g, pool := serverOf(t, settings)
 			r := checkerRandom(t)
 			w := newCheckerWorld(t, g, pool, r)
-			run(t, pool, "select gnomon.heartbeat('0')")
+			run(t, pool, "select gnomon.heartbeat('0')", "checkpoint") // the installation must outlast the crash, whatever else is lost
 			first := w.work(t, pool, workTime()/2, 10, beating(t))
 			times := first.timesSeen(t, g)
 			last := connectAs(t, server.ConnString("postgres"), "")
