@@ -1,0 +1,112 @@
+package amformat
+
+import "slices"
+
+// changeWriter writes the operations of one change.
+type changeWriter struct {
+	opWriter
+	predGroup   rleWriter[uint64]
+	predActor   rleWriter[uint64]
+	predCounter deltaWriter
+}
+
+// opWriter writes the columns that operations of changes and of documents have in common.
+type opWriter struct {
+	objActor   rleWriter[uint64]
+	objCounter rleWriter[uint64]
+	keyActor   rleWriter[uint64]
+	keyCounter deltaWriter
+	keyString  rleWriter[string]
+	insert     boolWriter
+	action     rleWriter[uint64]
+	valueMeta  rleWriter[uint64]
+	valueRaw   []byte
+	expand     boolWriter
+	markName   rleWriter[string]
+}
+
+func newOpWriter() opWriter {
+	return opWriter{
+		objActor: uintWriter(), objCounter: uintWriter(), keyActor: uintWriter(), keyCounter: newDeltaWriter(), keyString: textWriter(),
+		action: uintWriter(), valueMeta: uintWriter(), markName: textWriter(),
+	}
+}
+
+func newChangeWriter() *changeWriter {
+	return &changeWriter{opWriter: newOpWriter(), predGroup: uintWriter(), predActor: uintWriter(), predCounter: newDeltaWriter()}
+}
+
+func (w *opWriter) add(op *Op, obj, elem OpID) {
+	w.objActor.addMaybe(uint64(obj.Actor), !obj.IsZero())
+	w.objCounter.addMaybe(obj.Counter, !obj.IsZero())
+	w.keyActor.addMaybe(uint64(elem.Actor), op.InList && !elem.IsZero())
+	w.keyCounter.addMaybe(int64(elem.Counter), op.InList)
+	w.keyString.addMaybe(op.Key, !op.InList)
+	w.insert.add(op.Insert)
+	w.action.add(uint64(op.Action))
+	w.valueMeta.add(uint64(len(op.Value.Raw))<<4 | uint64(op.Value.Type))
+	w.valueRaw = append(w.valueRaw, op.Value.Raw...)
+	w.expand.add(op.Expand)
+	w.markName.addMaybe(op.MarkName, op.MarkBegin)
+}
+
+// add appends an operation, whose ids are given anew because they may be of another table of actors.
+func (w *changeWriter) add(op *Op, obj, elem OpID, pred []OpID) {
+	w.opWriter.add(op, obj, elem)
+	w.predGroup.add(uint64(len(pred)))
+	for _, p := range pred {
+		w.predActor.add(uint64(p.Actor))
+		w.predCounter.add(int64(p.Counter))
+	}
+}
+
+func (w *opWriter) finish() columns {
+	return columns{
+		{spec: colObjActor, data: w.objActor.finish()},
+		{spec: colObjCounter, data: w.objCounter.finish()},
+		{spec: colKeyActor, data: w.keyActor.finish()},
+		{spec: colKeyCounter, data: w.keyCounter.finish()},
+		{spec: colKeyString, data: w.keyString.finish()},
+		{spec: colInsert, data: w.insert.finish()},
+		{spec: colAction, data: w.action.finish()},
+		{spec: colValueMeta, data: w.valueMeta.finish()},
+		{spec: colValueRaw, data: w.valueRaw},
+		{spec: colExpand, data: w.expand.finishMaybe()},
+		{spec: colMarkName, data: w.markName.finish()},
+	}
+}
+
+// finish gives the columns that aren't empty, in order.
+func (w *changeWriter) finish() columns {
+	return arrange(append(w.opWriter.finish(),
+		column{spec: colPredGroup, data: w.predGroup.finish()},
+		column{spec: colPredActor, data: w.predActor.finish()},
+		column{spec: colPredCount, data: w.predCounter.finish()}))
+}
+
+func arrange(cs columns) columns {
+	cs = slices.DeleteFunc(cs, func(c column) bool { return len(c.data) == 0 })
+	slices.SortFunc(cs, func(a, b column) int { return int(a.spec) - int(b.spec) })
+	return cs
+}
+
+// appendColumns writes the table of columns and their bytes.
+func appendColumns(b []byte, cs columns) []byte {
+	b = appendColumnTable(b, cs)
+	for _, c := range cs {
+		b = append(b, c.data...)
+	}
+	return b
+}
+
+func appendColumnTable(b []byte, cs columns) []byte {
+	b = appendUint(b, uint64(len(cs)))
+	for _, c := range cs {
+		s := c.spec
+		if c.deflated {
+			s |= deflated
+		}
+		b = appendUint(appendUint(b, uint64(s)), uint64(len(c.data)))
+	}
+	return b
+}

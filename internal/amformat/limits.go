@@ -1,0 +1,34 @@
+package amformat
+
+// Limits bound what one call reads. Sizes are of data as it is after inflating. Zero values mean the default.
+type Limits struct {
+	Bytes   int64 // of all that a chunk inflates to
+	Ops     int64 // operations of a chunk, and links (predecessors or successors) between them
+	Changes int64 // changes of a document, and dependencies between them
+	Actors  int64 // actors of a chunk
+	Depth   int64 // objects within objects of a document
+}
+
+// DefaultLimits are the limits that zero values stand for.
+var DefaultLimits = Limits{Bytes: 256 << 20, Ops: 20_000_000, Changes: 2_000_000, Actors: 100_000, Depth: 1_000}
+
+func (l Limits) orDefault() Limits {
+	set := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&l.Bytes, DefaultLimits.Bytes)
+	set(&l.Ops, DefaultLimits.Ops)
+	set(&l.Changes, DefaultLimits.Changes)
+	set(&l.Actors, DefaultLimits.Actors)
+	set(&l.Depth, DefaultLimits.Depth)
+	return l
+}
+
+func within(what string, got, limit int64) error {
+	if got > limit || got < 0 {
+		return &LimitError{What: what, Limit: limit, Got: got}
+	}
+	return nil
+}
