@@ -56,11 +56,12 @@ func (g *Gnomon) Conflicts(ctx context.Context, merge int64) ([]Conflict, error)
 // ResolutionChoice is how a conflict is resolved.
 type ResolutionChoice string
 
-// How a conflict is resolved.
+// How a conflict is resolved. A choice is for the columns in conflict: what one side alone changed in the row, or a strategy decides, is merged beside it. Where
+// one side deleted the row, the choice is whether it goes.
 const (
-	TakeOurs   ResolutionChoice = "ours"   // the row as the branch has it
-	TakeTheirs ResolutionChoice = "theirs" // the row as it is where the branch is merged into
-	TakeValues ResolutionChoice = "value"  // these values, and otherwise the row as it is there
+	TakeOurs   ResolutionChoice = "ours"   // as the branch has it
+	TakeTheirs ResolutionChoice = "theirs" // as it is where the branch is merged into
+	TakeValues ResolutionChoice = "value"  // these values, of any columns; what else is in conflict stays as it is there
 )
 
 // ResolveConflict says how a conflict of a refused merge is to be decided. Values are for TakeValues, as JSON can write them; without any the row goes.

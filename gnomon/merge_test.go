@@ -184,12 +184,13 @@ func TestConflictsAreResolvedAndMergesFinished(t *testing.T) {
 	run(t, pool, "update shop.orders set customer = 'changed' where id = 1")
 	r, err = g.FinishMerge(ctx, r.ID)
 	refuses(t, err, gnomon.ErrConflict)
-	alike(t, counts(r), "conflicts 0 2 0 1 2 0")
+	alike(t, counts(r), "conflicts 0 3 0 0 2 0")
 	ok(t, g.ResolveConflict(ctx, r.ID, "shop.orders", gnomon.KeyOf(1), gnomon.TakeOurs, nil))
 	ok(t, g.ResolveConflict(ctx, r.ID, "shop.orders", gnomon.KeyOf(4), gnomon.TakeValues, nil))
 	r = must[gnomon.MergeReport](t)(g.FinishMerge(ctx, r.ID))
-	alike(t, counts(r), "merged 0 3 1 1 0 0")
-	alike(t, text(t, pool, allOrders+" limit 4"), "(1,c1,20.00,branch)\n(2,c2,2.00,main)\n(3,c3,3.00,both)\n(5,c5,5.00,n5)")
+	alike(t, counts(r), "merged 0 4 1 0 0 0")
+	// What one side alone changed is merged beside what was chosen.
+	alike(t, text(t, pool, allOrders+" limit 4"), "(1,changed,20.00,branch)\n(2,c2,20.00,main)\n(3,c3,20.00,both)\n(5,c5,5.00,n5)")
 	_, err = g.FinishMerge(ctx, r.ID)
 	refuses(t, err, gnomon.ErrInvalid)
 	alike(t, counts(must[gnomon.MergeReport](t)(b.Merge(ctx, gnomon.MergeOptions{}))), "merged 0 0 0 0 0 0")
@@ -479,4 +480,35 @@ func TestMergeOptionsAreWritten(t *testing.T) {
 	text := must[[]byte](t)(json.Marshal(gnomon.MergeOptions{Strategies: gnomon.Strategies{"*": {"*": gnomon.Ours}, "a": {"b": gnomon.Function("f(int)"), "c": gnomon.Sum}}, Keys: map[string][]gnomon.Key{"a": {{"1"}}}}))
 	alike(t, string(text), `{"strategies":{"*":"ours","a":{"b":{"function":"f(int)"},"c":"sum"}},"keys":{"a":[["1"]]}}`)
 
+}
+
+// TestAChoiceIsForWhatIsInConflict in every kind of conflict, beside a column that a strategy decides.
+func TestAChoiceIsForWhatIsInConflict(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for _, c := range []struct {
+		choice gnomon.ResolutionChoice
+		values map[string]any
+		rows   string
+	}{
+		{gnomon.TakeOurs, nil, "(1,main,13.00,branch)\n(2,branch,2.00,n2)\n(4,branch,4.00,branch)"},
+		{gnomon.TakeTheirs, nil, "(1,main,13.00,main)\n(3,c3,3.00,main)\n(4,main,4.00,main)"},
+		{gnomon.TakeValues, map[string]any{"note": "value"}, "(1,main,13.00,value)\n(2,branch,2.00,value)\n(3,c3,3.00,value)\n(4,main,4.00,value)"},
+		{gnomon.TakeValues, nil, ""},
+	} {
+		g, pool, b := branched(t)
+		run(t, pool, "delete from shop.orders where id > 3") // so that 4 is new on both sides
+		must[gnomon.MergeReport](t)(b.Refresh(ctx, gnomon.Present, gnomon.MergeOptions{}))
+		ok(t, g.SetStrategy(ctx, "shop.orders", "total", gnomon.Sum))
+		write(t, b, "update orders set note = 'branch', total = total + 2 where id = 1", "update orders set customer = 'branch' where id = 2", "delete from orders where id = 3", "insert into orders values (4, 'branch', 4, 'branch')")
+		run(t, pool, "update shop.orders set note = 'main', customer = 'main', total = total + 10 where id = 1", "delete from shop.orders where id = 2", "update shop.orders set note = 'main' where id = 3", "insert into shop.orders values (4, 'main', 0, 'main')")
+		r, err := b.Merge(ctx, gnomon.MergeOptions{})
+		refuses(t, err, gnomon.ErrConflict)
+		for id := range 4 {
+			ok(t, g.ResolveConflict(ctx, r.ID, "shop.orders", gnomon.KeyOf(id+1), c.choice, c.values))
+		}
+		must[gnomon.MergeReport](t)(g.FinishMerge(ctx, r.ID))
+		alike(t, text(t, pool, allOrders), c.rows)
+		alike(t, counts(must[gnomon.MergeReport](t)(b.Merge(ctx, gnomon.MergeOptions{}))), "merged 0 0 0 0 0 0")
+	}
 }

@@ -281,7 +281,8 @@ begin
          coalesce(string_agg(format(', case %1$s when not j.alive then case when j.was and j.there and not %2$s then ''x'' else ''m'' end when j.was and %3$s then ''m'' when not j.there then ''c'' when j.was and %2$s then ''c'' when %4$s then ''a'' else ''x'' end as s%5$s',
            case when x.late_v is not null then format('when j.v < %s then case when j.was or j.there then ''m'' else ''c'' end', x.late_v) else '' end, x.theirs_same, x.ours_same, x.agree, x.n), '' order by x.n), '') as states,
          coalesce(string_agg(format(', case %1$s when e.s%2$s in (''m'', ''a'') and e.there then e.m%2$s when e.s%2$s = ''x'' then %3$s else e.c%2$s end as d%2$s',
-           case when resolves then format('when e.choice = ''ours'' then e.c%1$s when e.choice = ''value'' then case when e."values" ? %2$L then (pg_catalog.jsonb_populate_record(null::%3$s, e."values")).%2$I::%4$s when e.there then e.m%1$s else e.c%1$s end', x.n, x.name, relation, x.type) else '' end,
+           -- A choice is for what is in conflict. What one side alone changed, or a strategy decides, is merged beside it.
+           case when resolves then format('when e.choice = ''value'' and e."values" ? %2$L then (pg_catalog.jsonb_populate_record(null::%3$s, e."values")).%2$I::%4$s when e.choice is not null and e.s%1$s = ''x'' and (%5$s) then case when e.choice = ''ours'' then e.c%1$s else e.m%1$s end', x.n, x.name, relation, x.type, x.conflict) else '' end,
            x.n, x.value), '' order by x.n), '') as decided,
          coalesce(string_agg(format('case when e.s%s = ''x'' and (%s) then %1$s end', x.n, x.conflict), ', ' order by x.n), '') as conflicts,
          coalesce(string_agg(format('case when not %s then %s end', x.result_same, x.n), ', ' order by x.n), '') as written,
@@ -310,7 +311,7 @@ begin
     case when row_strategy = 'theirs' then '' else ' when e.gone <> ''{}'' then ''column gone''' end,
     ' when e.alive and e.there and e.conflicts <> ''{}'' then case when e.was then ''edit/edit'' else ''add/add'' end',
     case when row_strategy <> 'fail' then '' else ' when e.alive and e.was and not e.there and e.changed then ''edit/delete'' when not e.alive and e.was and e.there and e.edited then ''delete/edit''' end,
-    ' end as kind, case when e.choice = ''theirs'' then ''a''',
+    ' end as kind, case when e.choice = ''theirs'' then case when e.alive and e.there then ''u'' else ''a'' end',
     ' when e.choice = ''value'' then case when e."values" is null then case when e.there then ''d'' else ''a'' end when e.there then ''u'' else ''i'' end',
     ' when e.choice = ''ours'' then case when e.alive then case when e.there then ''u'' else ''i'' end when e.there then ''d'' else ''a'' end',
     ' when not e.alive then case when not e.was then ''n'' when not e.there then ''a'' when not e.edited then ''d'' else ', case row_strategy when 'ours' then '''d''' else '''a''' end, ' end',

@@ -643,7 +643,7 @@ begin
     perform gnomon.refuse('GN006', format('merge %s has no conflict of %s in %s', p_merge, p_key, p_table), 'gnomon.conflicts lists them.', jsonb_build_object('table', p_table::text, 'merge', p_merge));
   end if;
 end $$;
-comment on function gnomon.resolve is 'Says how a conflict of a refused merge is to be decided: ours, theirs, or value, with values of columns (the others stay as they are; without any the row goes). gnomon.finish_merge then merges.';
+comment on function gnomon.resolve is 'Says how a conflict of a refused merge is to be decided: ours, theirs, or value, with values of columns (without any the row goes). That is for the columns in conflict: what one side alone changed is merged beside it. gnomon.finish_merge then merges.';
 
 create function gnomon.carry_resolutions(p_from bigint, p_to bigint) returns void
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
