@@ -1,0 +1,60 @@
+package automerge
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// CreateParams say what a document begins with. All of it is optional: without content the document is empty.
+type CreateParams struct {
+	ID     uuid.UUID // zero: a new one, of version 7
+	Owner  string    // whose it is, for your policies; empty: the role that creates it
+	Tenant string    // what it belongs to, for your policies
+	// Changes is its content: changes with all that they depend on, one behind the other in any order.
+	Changes []byte
+}
+
+// Create makes a document and returns its id. Besides the errors of [Store.Apply] there is [ErrExists].
+func (s *Store) Create(ctx context.Context, p CreateParams) (uuid.UUID, error) {
+	id := p.ID
+	if id == uuid.Nil {
+		var err error
+		if id, err = uuid.NewV7(); err != nil {
+			return uuid.Nil, err
+		}
+	}
+	changes, saves, err := s.parse(id, p.Changes)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	if len(saves) > 0 {
+		return uuid.Nil, &Error{Kind: ErrUnsupported, Message: "a save is among the changes", Doc: id, Index: -1}
+	}
+	err = s.write(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "insert into automerge.document (id, owner, tenant) values ($1, coalesce(nullif($2, ''), current_user), nullif($3, ''))", id, p.Owner, p.Tenant); err != nil {
+			return err
+		}
+		if len(changes) == 0 {
+			return nil
+		}
+		_, err := s.add(ctx, tx, id, changes, false)
+		return err
+	})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return id, nil
+}
+
+// Delete deletes documents with all that belongs to them. It returns how many there were: those that the role may not delete are none.
+func (s *Store) Delete(ctx context.Context, ids ...uuid.UUID) (n int64, err error) {
+	err = s.write(ctx, func(tx pgx.Tx) error {
+		// Others lock several documents in the order of their ids, too.
+		tag, err := tx.Exec(ctx, "delete from automerge.document where id in (select id from automerge.document where id = any ($1) order by id for update)", ids)
+		n = tag.RowsAffected()
+		return err
+	})
+	return n, err
+}
