@@ -298,6 +298,7 @@ type changeReader struct {
 	opColumns
 	op          Op
 	left        int64
+	counter     uint64
 	predGroup   uints
 	predActor   uints
 	predCounter deltas
@@ -308,11 +309,11 @@ func (c *Change) reader() *changeReader {
 	r := &changeReader{
 		opColumns:   readOpColumns(c.columns),
 		left:        c.NumOps,
+		counter:     c.StartOp,
 		predGroup:   uints{b: c.columns.get(colPredGroup)},
 		predActor:   uints{b: c.columns.get(colPredActor)},
 		predCounter: deltas{b: c.columns.get(colPredCount)},
 	}
-	r.op.ID.Counter = c.StartOp - 1
 	return r
 }
 
@@ -320,8 +321,9 @@ func (r *changeReader) next() bool {
 	if r.left == 0 || r.err != nil {
 		return false
 	}
+	r.op.ID = OpID{Counter: r.counter}
+	r.counter++
 	r.left--
-	r.op.ID.Counter++
 	if r.err = r.opColumns.next(&r.op); r.err != nil {
 		return false
 	}

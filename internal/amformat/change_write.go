@@ -1,6 +1,9 @@
 package amformat
 
-import "slices"
+import (
+	"crypto/sha256"
+	"slices"
+)
 
 // changeWriter writes the operations of one change.
 type changeWriter struct {
@@ -109,4 +112,70 @@ func appendColumnTable(b []byte, cs columns) []byte {
 		b = appendUint(appendUint(b, uint64(s)), uint64(len(c.data)))
 	}
 	return b
+}
+
+// assemble writes the chunk of a change whose header is filled in and whose columns are given, and with it the change's hash. It uses and
+// returns scratch.
+func (c *Change) assemble(scratch []byte, cs columns) []byte {
+	b := appendUint(scratch, uint64(len(c.Deps)))
+	for i := range c.Deps {
+		b = append(b, c.Deps[i][:]...)
+	}
+	b = appendText(b, string(c.Actor))
+	b = appendUint(b, c.Seq)
+	b = appendUint(b, c.StartOp)
+	b = appendInt(b, c.Time)
+	b = appendText(b, c.Message)
+	b = appendUint(b, uint64(len(c.Actors)-1))
+	for _, a := range c.Actors[1:] {
+		b = appendText(b, string(a))
+	}
+	b = appendColumns(b, cs)
+	b = append(b, c.Extra...)
+	c.Bytes = appendChunk(make([]byte, 0, frameMin+10+len(b)), KindChange, b)
+	c.Hash = Hash(sha256.Sum256(c.Bytes[8:]))
+	// The columns of the change are those in its chunk.
+	at := len(c.Bytes) - len(c.Extra)
+	c.columns = slices.Clone(cs)
+	for i := len(cs) - 1; i >= 0; i-- {
+		from := at - len(cs[i].data)
+		c.columns[i].data = c.Bytes[from:at:at]
+		at = from
+	}
+	if len(c.Extra) > 0 {
+		c.Extra = c.Bytes[len(c.Bytes)-len(c.Extra):]
+	}
+	return b
+}
+
+func (w *rleWriter[T]) reset() {
+	w.out, w.diff, w.nulls, w.n, w.diffs = w.out[:0], w.diff[:0], 0, 0, 0
+}
+
+func (w *deltaWriter) reset() {
+	w.rleWriter.reset()
+	w.at = 0
+}
+
+func (w *boolWriter) reset() { *w = boolWriter{out: w.out[:0]} }
+
+func (w *opWriter) reset() {
+	w.objActor.reset()
+	w.objCounter.reset()
+	w.keyActor.reset()
+	w.keyCounter.reset()
+	w.keyString.reset()
+	w.insert.reset()
+	w.action.reset()
+	w.valueMeta.reset()
+	w.valueRaw = w.valueRaw[:0]
+	w.expand.reset()
+	w.markName.reset()
+}
+
+func (w *changeWriter) reset() {
+	w.opWriter.reset()
+	w.predGroup.reset()
+	w.predActor.reset()
+	w.predCounter.reset()
 }
