@@ -203,8 +203,20 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, chang
 	for i, c := range waiting {
 		park[i], parkDeps[i], parkChunk[i] = c.Hash[:], joined(c.Deps), c.chunk
 	}
+	var data *string
+	var state []byte
+	if d.projected() && n > 0 {
+		json, after, err := s.project(ctx, tx, id, d, changes)
+		if err != nil {
+			return err
+		}
+		if json != nil {
+			text := string(json)
+			data, state = &text, after
+		}
+	}
 	var heads [][]byte
-	err := tx.QueryRow(ctx, putSQL, id, hash, deps, actor, seq, startOp, ops, times, message, chunk, park, parkDeps, parkChunk, nil, nil).Scan(&heads, &applied.Changes)
+	err := tx.QueryRow(ctx, putSQL, id, hash, deps, actor, seq, startOp, ops, times, message, chunk, park, parkDeps, parkChunk, data, state).Scan(&heads, &applied.Changes)
 	applied.Heads = fromArray(heads)
 	return err
 }

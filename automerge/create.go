@@ -12,6 +12,9 @@ type CreateParams struct {
 	ID     uuid.UUID // zero: a new one, of version 7
 	Owner  string    // whose it is, for your policies; empty: the role that creates it
 	Tenant string    // what it belongs to, for your policies
+	// Whole and Paths say what automerge.projection holds of it: see [Store.SetProjection].
+	Whole bool
+	Paths []string
 	// Changes is its content: changes with all that they depend on, one behind the other in any order.
 	Changes []byte
 }
@@ -32,12 +35,19 @@ func (s *Store) Create(ctx context.Context, p CreateParams) (uuid.UUID, error) {
 	if len(saves) > 0 {
 		return uuid.Nil, &Error{Kind: ErrUnsupported, Message: "a save is among the changes", Doc: id, Index: -1}
 	}
+	if _, err := wantedOf(p.Paths); err != nil {
+		return uuid.Nil, err
+	}
 	err = s.write(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "insert into automerge.document (id, owner, tenant) values ($1, coalesce(nullif($2, ''), current_user), nullif($3, ''))", id, p.Owner, p.Tenant); err != nil {
+		if _, err := tx.Exec(ctx, "insert into automerge.document (id, owner, tenant, whole, paths) values ($1, coalesce(nullif($2, ''), current_user), nullif($3, ''), $4, coalesce($5::text[], '{}'))", id, p.Owner, p.Tenant, p.Whole, p.Paths); err != nil {
 			return err
 		}
 		if len(changes) == 0 {
-			return nil
+			if !p.Whole && len(p.Paths) == 0 {
+				return nil
+			}
+			_, err := tx.Exec(ctx, "update automerge.writing set data = '{}' where id = $1", id)
+			return err
 		}
 		_, err := s.add(ctx, tx, id, changes, false)
 		return err

@@ -7,7 +7,7 @@ create view automerge.writing with (security_invoker = true) as
     null::bytea[] as hash, null::bytea[] as deps, null::bytea[] as actor, null::bigint[] as seq, null::bigint[] as start_op, null::bigint[] as ops,
     null::bigint[] as time, null::text[] as message, null::bytea[] as chunk,
     null::bytea[] as park, null::bytea[] as park_deps, null::bytea[] as park_chunk,
-    null::jsonb as data, null::bytea as state,
+    null::boolean as whole, null::text[] as paths, null::jsonb as data, null::bytea as state,
     null::bytea as snapshot, null::bytea[] as snapshot_heads, null::bytea as snapshot_hashes, null::bytea[] as snapshot_actors, null::bigint[] as snapshot_seqs,
     null::bigint[] as snapshot_max_ops, null::bigint as snapshot_ops, null::bigint as folds
   from automerge.document d for no key update;
@@ -43,8 +43,12 @@ begin
   if new.data is not null then
     insert into automerge.projection as p (doc, data, state) values (d.id, new.data, new.state)
       on conflict (doc) do update set data = excluded.data, state = excluded.state;
-  elsif new.state is not null then
-    update automerge.projection set state = new.state where doc = d.id;
+  end if;
+  if new.whole is not null then
+    update automerge.document set whole = new.whole, paths = new.paths where id = d.id;
+    if not new.whole and new.paths = '{}' then
+      delete from automerge.projection where doc = d.id;
+    end if;
   end if;
   if d.changes > here then
     -- No content: anybody who may connect may listen.
