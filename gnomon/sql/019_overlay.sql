@@ -144,7 +144,7 @@ end $$;
 comment on function gnomon.make_overlay is 'Makes the overlay of a table, or brings it up to date; false when the table has another key now than the rows in it.';
 
 -- Most databases confine nobody, which is quickly told.
-create view gnomon.standing as select b.id, b.base from gnomon.branch b where case when exists (select from gnomon.confinement) then not exists (select from gnomon.confined) else true end;
+create view gnomon.standing as select b.id, b.base from gnomon.branch b where case when exists (select from gnomon.confinement) then not gnomon.is_confined() else true end;
 comment on view gnomon.standing is 'What changes when the base of a branch is moved, see gnomon.point_of.';
 comment on column gnomon.standing.id is 'The branch.';
 comment on column gnomon.standing.base is 'How often its base was moved.';
