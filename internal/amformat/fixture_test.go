@@ -37,3 +37,24 @@ func must[T any](v T, err error) func(testing.TB) T {
 		return v
 	}
 }
+
+// The fixtures that are one document chunk.
+var documents = []string{"author", "items20k", "items2k", "ks_blocks", "ks_conf", "ks_marks", "text3mb", "typed5k"}
+
+// tailBytes are the changes that follow a document of the fixtures.
+func tailBytes(t testing.TB, name string) (chunks [][]byte) {
+	t.Helper()
+	switch name {
+	case "items20k", "text3mb", "typed5k":
+		return [][]byte{fixture(t, name+".c1"), fixture(t, name+".c2")}
+	}
+	return nil
+}
+
+func tailOf(t testing.TB, name string) (changes []*Change) {
+	t.Helper()
+	for _, c := range tailBytes(t, name) {
+		changes = append(changes, must(ParseChange(c, Limits{}))(t))
+	}
+	return changes
+}
