@@ -75,25 +75,43 @@ function make({ seed, actors, steps }) {
   return { save: base64(A.save(all)), changes: A.getAllChanges(all).map(base64), heads: A.getHeads(all).sort(), json: show(all) }
 }
 
+function sorted(v) {
+  if (v instanceof Date) return { $date: v.getTime() }
+  if (v instanceof Uint8Array) return { $bytes: base64(v) }
+  if (v instanceof A.Counter) return { $counter: v.value }
+  if (v instanceof A.ImmutableString) return String(v)
+  if (typeof v === "bigint") return { $bigint: String(v) }
+  if (typeof v === "number" && !Number.isFinite(v)) return { $float: String(v) }
+  if (Array.isArray(v)) return v.map(sorted)
+  if (v && typeof v === "object") return Object.fromEntries(Object.keys(v).sort().map(k => [k, sorted(v[k])]))
+  return v
+}
+
 function show(d) {
-  const sorted = v => {
-    if (v instanceof Date) return { $date: v.getTime() }
-    if (v instanceof Uint8Array) return { $bytes: base64(v) }
-    if (v instanceof A.Counter) return { $counter: v.value }
-    if (typeof v === "bigint") return { $bigint: String(v) }
-    if (typeof v === "number" && !Number.isFinite(v)) return { $float: String(v) }
-    if (Array.isArray(v)) return v.map(sorted)
-    if (v && typeof v === "object") return Object.fromEntries(Object.keys(v).sort().map(k => [k, sorted(v[k])]))
-    return v
-  }
   const spans = typeof d.rich === "string" ? A.spans(d, ["rich"]) : null
   return JSON.stringify([sorted(d), sorted(spans)])
 }
 
-function load({ chunks }) {
+// Every place in a document that has several values: its path and the values by operation.
+function conflicts(v, path, out) {
+  if (typeof v !== "object" || v === null || v instanceof Date || v instanceof Uint8Array || v instanceof A.Counter || v instanceof A.ImmutableString) return out
+  for (const k of Array.isArray(v) ? v.keys() : Object.keys(v).sort()) {
+    const values = A.getConflicts(v, k)
+    if (values) out.push({ path: [...path, k], values: sorted(values) })
+    conflicts(v[k], [...path, k], out)
+  }
+  return out
+}
+
+function view(d, heads) {
+  if (heads.length) d = A.view(d, heads)
+  return { json: sorted(d), spans: typeof d.rich === "string" ? sorted(A.spans(d, ["rich"])) : null, conflicts: conflicts(d, [], []) }
+}
+
+function load({ chunks, views }) {
   let d = A.load(Buffer.from(chunks[0], "base64"))
   for (const c of chunks.slice(1)) d = A.loadIncremental(d, Buffer.from(c, "base64"))
-  return { heads: A.getHeads(d).sort(), json: show(d) }
+  return { heads: A.getHeads(d).sort(), json: show(d), views: views?.map(heads => view(d, heads)) }
 }
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
