@@ -72,9 +72,9 @@ func TestSQLReads(t *testing.T) {
 	ctx, r := t.Context(), random(t)
 	d := written(t, r, 3, 3)
 	chunks := changesOf(t, d)
-	whole := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: bytes.Join(chunks, nil)}))
-	part := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: bytes.Join(chunks[:3], nil)}))
-	other := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: bytes.Join(changesOf(t, written(t, r, 2, 2)), nil)}))
+	whole := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: bytes.Join(chunks, nil)}))
+	part := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: bytes.Join(chunks[:3], nil)}))
+	other := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: bytes.Join(changesOf(t, written(t, r, 2, 2)), nil)}))
 	ids := map[string]uuid.UUID{"whole": whole, "part": part, "other": other}
 	for sql, want := range map[string]string{
 		"select automerge.contains(:whole, :part)":                                                                "(t)",

@@ -121,7 +121,8 @@ func (s *Store) add(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []inco
 	if err := s.fits(id, d, changes, waiting); err != nil {
 		return Applied{}, err
 	}
-	return applied, s.put(ctx, tx, id, d, changes, waiting, &applied)
+	err = s.put(ctx, tx, id, d, changes, waiting, &applied)
+	return applied, err
 }
 
 func missing(id uuid.UUID, hashes []Hash) error {
@@ -179,7 +180,7 @@ func (s *Store) withParked(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes
 	}
 	all = inOrder(list)
 	var hashes [][]byte
-	err = tx.QueryRow(ctx, "select array(select h from unnest($2::bytea[]) h where h <> all (automerge.known($1, $2)))", id, toArray(outside(all))).Scan(&hashes)
+	err = tx.QueryRow(ctx, "select array(select unnest($2::bytea[]) except select unnest(automerge.known($1, $2)))", id, toArray(outside(all))).Scan(&hashes)
 	return all, parked, fromArray(hashes), err
 }
 
@@ -190,14 +191,10 @@ const putSQL = "update automerge.writing set hash = $2, deps = $3, actor = $4, s
 func (s *Store) put(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, changes, waiting []incoming, applied *Applied) error {
 	n := len(changes)
 	hash, deps, actor, chunk := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	seq, startOp, ops, times, message := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]*string, n)
+	seq, startOp, ops, times, messages := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]*string, n)
 	for i, c := range changes {
 		hash[i], deps[i], actor[i], chunk[i] = c.Hash[:], joined(c.Deps), []byte(c.Actor), c.chunk
-		seq[i], startOp[i], ops[i], times[i] = int64(c.Seq), int64(c.StartOp), c.NumOps, c.Time
-		if c.Message != "" {
-			text := strings.ReplaceAll(c.Message, "\x00", "\uFFFD") // PostgreSQL has none
-			message[i] = &text
-		}
+		seq[i], startOp[i], ops[i], times[i], messages[i] = int64(c.Seq), int64(c.StartOp), c.NumOps, c.Time, message(c.Message)
 	}
 	park, parkDeps, parkChunk := make([][]byte, len(waiting)), make([][]byte, len(waiting)), make([][]byte, len(waiting))
 	for i, c := range waiting {
@@ -216,7 +213,7 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, chang
 		}
 	}
 	var heads [][]byte
-	err := tx.QueryRow(ctx, putSQL, id, hash, deps, actor, seq, startOp, ops, times, message, chunk, park, parkDeps, parkChunk, data, state).Scan(&heads, &applied.Changes)
+	err := tx.QueryRow(ctx, putSQL, id, hash, deps, actor, seq, startOp, ops, times, messages, chunk, park, parkDeps, parkChunk, data, state).Scan(&heads, &applied.Changes)
 	applied.Heads = fromArray(heads)
 	return err
 }

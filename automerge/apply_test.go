@@ -59,7 +59,7 @@ func TestApplyAgainWritesNothing(t *testing.T) {
 	store, pool := installed(t)
 	ctx := t.Context()
 	chunks := changesOf(t, written(t, random(t), 2, 2))
-	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: bytes.Join(chunks, nil)}))
+	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: bytes.Join(chunks, nil)}))
 	before := text(t, pool, "select xmin, xmax, * from automerge.document")
 	applied := must[automerge.Applied](t)(store.Apply(ctx, id, chunks...))
 	if applied.Added != 0 || applied.Changes != int64(len(chunks)) {
@@ -76,7 +76,7 @@ func TestRefusals(t *testing.T) {
 	ctx := t.Context()
 	d := written(t, random(t), 2, 3)
 	chunks := changesOf(t, d)
-	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: chunks[0]}))
+	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: chunks[0]}))
 	last := chunks[len(chunks)-1]
 	apply := func(data ...[]byte) error {
 		_, err := store.Apply(ctx, id, data...)
@@ -139,7 +139,7 @@ func TestInTransaction(t *testing.T) {
 	chunks := changesOf(t, written(t, random(t), 2, 2))
 	tx := must[pgx.Tx](t)(pool.Begin(ctx))
 	in := store.In(tx)
-	id := must[uuid.UUID](t)(in.Create(ctx, automerge.CreateParams{Changes: chunks[0]}))
+	id := must[uuid.UUID](t)(in.Create(ctx, automerge.CreateParams{Content: chunks[0]}))
 	_, err := in.Apply(ctx, id, chunks[len(chunks)-1])
 	refuses(t, err, automerge.ErrMissing)
 	_, err = in.Apply(ctx, id, chunks...)
@@ -189,7 +189,7 @@ func TestRepeatableReadWriters(t *testing.T) {
 	store, pool := installed(t)
 	ctx := t.Context()
 	chunks := changesOf(t, written(t, random(t), 2, 2))
-	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: chunks[0]}))
+	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: chunks[0]}))
 	tx := must[pgx.Tx](t)(pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))
 	defer tx.Rollback(ctx)
 	_ = must[[]automerge.Hash](t)(store.In(tx).Heads(ctx, id))
@@ -205,7 +205,7 @@ func TestChangesSince(t *testing.T) {
 	ctx := t.Context()
 	d := written(t, random(t), 3, 4)
 	chunks := changesOf(t, d)
-	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: bytes.Join(chunks, nil)}))
+	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: bytes.Join(chunks, nil)}))
 	all := must[[]*engine.Change](t)(d.Changes())
 	for range 20 {
 		since := all[rand.IntN(len(all))].Hash()

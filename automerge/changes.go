@@ -3,6 +3,8 @@ package automerge
 import (
 	"context"
 	"encoding/hex"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,11 +38,41 @@ func (s *Store) ChangeMeta(ctx context.Context, id uuid.UUID, since ...Hash) ([]
 }
 
 func (s *Store) changes(ctx context.Context, id uuid.UUID, chunks bool, since []Hash) (list []Change, err error) {
-	err = pgtx.Query(ctx, s.db, func(rows pgx.Rows) (err error) {
+	err = refused(pgtx.Query(ctx, s.db, func(rows pgx.Rows) (err error) {
 		list, err = pgx.CollectRows(rows, scanChange)
 		return err
-	}, "select hash, deps, actor, seq, start_op, ops, time, coalesce(message, ''), case when $3 then chunk end from automerge.changes($1, $2)", id, toArray(since), chunks)
-	return list, refused(err)
+	}, "select hash, deps, actor, seq, start_op, ops, time, coalesce(message, ''), case when $3 then chunk end from automerge.changes($1, $2)", id, toArray(since), chunks))
+	if !errors.Is(err, ErrUnsupported) {
+		return list, err
+	}
+	// They are in the snapshot.
+	d, err := s.load(ctx, s.db, id)
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.since(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	list = make([]Change, len(all))
+	for i, c := range all {
+		list[i] = changeOf(c)
+		if !chunks {
+			list[i].Chunk = nil
+		}
+	}
+	return list, nil
+}
+
+func changeOf(c incoming) Change {
+	change := Change{Hash: Hash(c.Hash), Actor: c.Actor.String(), Seq: int64(c.Seq), StartOp: int64(c.StartOp), Ops: c.NumOps, Message: strings.ReplaceAll(c.Message, "\x00", "\uFFFD"), Chunk: c.chunk}
+	for _, d := range c.Deps {
+		change.Deps = append(change.Deps, Hash(d))
+	}
+	if c.Time != 0 {
+		change.Time = time.Unix(c.Time, 0).UTC()
+	}
+	return change
 }
 
 func scanChange(row pgx.CollectableRow) (c Change, err error) {

@@ -15,8 +15,8 @@ type CreateParams struct {
 	// Whole and Paths say what automerge.projection holds of it: see [Store.SetProjection].
 	Whole bool
 	Paths []string
-	// Changes is its content: changes with all that they depend on, one behind the other in any order.
-	Changes []byte
+	// Content is what it holds: a save of Automerge, or changes with all that they depend on, one behind the other in any order, or both.
+	Content []byte
 }
 
 // Create makes a document and returns its id. Besides the errors of [Store.Apply] there is [ErrExists].
@@ -28,12 +28,9 @@ func (s *Store) Create(ctx context.Context, p CreateParams) (uuid.UUID, error) {
 			return uuid.Nil, err
 		}
 	}
-	changes, saves, err := s.parse(id, p.Changes)
+	changes, saves, err := s.parse(id, p.Content)
 	if err != nil {
 		return uuid.Nil, err
-	}
-	if len(saves) > 0 {
-		return uuid.Nil, &Error{Kind: ErrUnsupported, Message: "a save is among the changes", Doc: id, Index: -1}
 	}
 	if _, err := wantedOf(p.Paths); err != nil {
 		return uuid.Nil, err
@@ -42,14 +39,14 @@ func (s *Store) Create(ctx context.Context, p CreateParams) (uuid.UUID, error) {
 		if _, err := tx.Exec(ctx, "insert into automerge.document (id, owner, tenant, whole, paths) values ($1, coalesce(nullif($2, ''), current_user), nullif($3, ''), $4, coalesce($5::text[], '{}'))", id, p.Owner, p.Tenant, p.Whole, p.Paths); err != nil {
 			return err
 		}
-		if len(changes) == 0 {
+		if len(changes)+len(saves) == 0 {
 			if !p.Whole && len(p.Paths) == 0 {
 				return nil
 			}
 			_, err := tx.Exec(ctx, "update automerge.writing set data = '{}' where id = $1", id)
 			return err
 		}
-		_, err := s.add(ctx, tx, id, changes, false)
+		_, err := s.merge(ctx, tx, id, changes, saves)
 		return err
 	})
 	if err != nil {

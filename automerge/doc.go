@@ -4,7 +4,7 @@
 //
 //	err := automerge.Install(ctx, pool)
 //	store := automerge.New(pool)
-//	id, err := store.Create(ctx, automerge.CreateParams{Changes: chunks})
+//	id, err := store.Create(ctx, automerge.CreateParams{Content: chunks})
 //	applied, err := store.Apply(ctx, id, change)
 //	save, err := store.Save(ctx, id)
 //

@@ -2,7 +2,6 @@ package automerge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -57,51 +56,24 @@ func (s *Store) project(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, c
 	if !t.touched {
 		return nil, nil, nil
 	}
-	data, err = t.json(s.limits.Depth)
-	var deep errDepth
-	if errors.As(err, &deep) {
-		return nil, nil, &Error{Kind: ErrLimit, Message: fmt.Sprintf("document %s: %v", id, err), Hint: "Raise the limit in Options.Limits, or project paths that are not as deep.", Doc: id, Limit: "Depth", Index: -1}
+	if data, err = t.json(s.limits.Depth); err != nil {
+		return nil, nil, tooDeep(id, err)
 	}
-	return data, t.encode(maxState), err
+	return data, t.encode(maxState), nil
+}
+
+func tooDeep(id uuid.UUID, err error) error {
+	return &Error{Kind: ErrLimit, Message: fmt.Sprintf("document %s: %v", id, err), Hint: "Raise the limit in Options.Limits, or project paths that are not as deep.", Doc: id, Limit: "Depth", Index: -1, cause: err}
 }
 
 // rowsWith reads a document and merges changes into it that are not in it yet.
-func (s *Store) rowsWith(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []incoming) (*amformat.Rows, error) {
-	snapshot, tail, err := s.load(ctx, tx, id)
+func (s *Store) rowsWith(ctx context.Context, db DB, id uuid.UUID, changes []incoming) (*amformat.Rows, error) {
+	d, err := s.load(ctx, db, id)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]*amformat.Change, 0, len(tail)+len(changes))
-	for _, c := range append(tail, changes...) {
-		list = append(list, c.Change)
-	}
-	rows, err := amformat.Merge(snapshot, list)
+	rows, err := d.rows(changes)
 	return rows, malformed(id, err)
-}
-
-// load reads a document: its snapshot, nil where it has none, and the changes after that.
-func (s *Store) load(ctx context.Context, db DB, id uuid.UUID) (snapshot *amformat.Document, tail []incoming, err error) {
-	var chunks [][]byte
-	var save []byte
-	err = s.In(db).row(ctx, id, []any{&save, &chunks}, "select (select data from automerge.snapshot s where s.doc = d.id), array(select c.chunk from automerge.change c where c.doc = d.id order by c.place) "+
-		"from automerge.document d where d.id = $1")
-	if err != nil {
-		return nil, nil, err
-	}
-	if save != nil {
-		if snapshot, err = amformat.ParseDocument(save, s.limits.format()); err != nil {
-			return nil, nil, malformed(id, err)
-		}
-	}
-	tail = make([]incoming, len(chunks))
-	for i, chunk := range chunks {
-		c, err := amformat.ParseChange(chunk, s.limits.format())
-		if err != nil {
-			return nil, nil, malformed(id, err)
-		}
-		tail[i] = incoming{Change: c, chunk: chunk}
-	}
-	return snapshot, tail, nil
 }
 
 // SetProjection says what automerge.projection holds of a document: all of it (whole), the chosen paths, or nothing. A path is the keys of maps with
@@ -137,7 +109,7 @@ func (s *Store) SetProjection(ctx context.Context, id uuid.UUID, whole bool, pat
 		}
 		data, err := t.json(s.limits.Depth)
 		if err != nil {
-			return err
+			return tooDeep(id, err)
 		}
 		_, err = tx.Exec(ctx, "update automerge.writing set data = $2, state = $3 where id = $1", id, string(data), t.encode(maxState))
 		return err

@@ -121,7 +121,7 @@ func TestProjectionOfFixtures(t *testing.T) {
 		d := must[*engine.Doc](t)(engine.Load(fixture(t, name+".am")))
 		want := jsJSON(t, pool, e.JSON)
 		for _, whole := range []bool{true, false} { // followed, and read in a pass
-			id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: bytes.Join(changesOf(t, d), nil), Whole: whole}))
+			id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: bytes.Join(changesOf(t, d), nil), Whole: whole}))
 			ok(t, store.SetProjection(ctx, id, true))
 			if got := projected(t, pool, id); got != want {
 				t.Errorf("%s:\ngot  %s\nwant %s", name, got, want)
@@ -139,7 +139,7 @@ func TestLargeProjection(t *testing.T) {
 	ok(t, d.Path("numbers").Set(slices.Repeat([]any{1234567}, 30_000)))
 	ok(t, d.Path("status").Set("open"))
 	_ = must[engine.ChangeHash](t)(d.Commit(""))
-	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: bytes.Join(changesOf(t, d), nil), Whole: true}))
+	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: bytes.Join(changesOf(t, d), nil), Whole: true}))
 	if state := column[bool](t, pool, "select state is null from automerge.projection")[0]; !state {
 		t.Error("the state is kept though it is large")
 	}
@@ -166,7 +166,7 @@ func TestProjectionPaths(t *testing.T) {
 		ok(t, d.Path(path).Set(v))
 	}
 	_ = must[engine.ChangeHash](t)(d.Commit(""))
-	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Changes: bytes.Join(changesOf(t, d), nil)}))
+	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: bytes.Join(changesOf(t, d), nil)}))
 	for _, c := range []struct {
 		paths []string
 		want  string

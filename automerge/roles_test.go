@@ -34,8 +34,8 @@ func TestRowLevelSecurity(t *testing.T) {
 		"create policy public on automerge.document for select using (tenant = 'public')")
 	chunks := changesOf(t, written(t, random(t), 2, 2))
 	all := bytes.Join(chunks, nil)
-	secret := must[uuid.UUID](t)(as["ada"].Create(ctx, automerge.CreateParams{Changes: chunks[0]}))
-	shown := must[uuid.UUID](t)(as["ada"].Create(ctx, automerge.CreateParams{Changes: chunks[0], Tenant: "public"}))
+	secret := must[uuid.UUID](t)(as["ada"].Create(ctx, automerge.CreateParams{Content: chunks[0]}))
+	shown := must[uuid.UUID](t)(as["ada"].Create(ctx, automerge.CreateParams{Content: chunks[0], Tenant: "public"}))
 	_ = must[automerge.Applied](t)(as["ada"].Apply(ctx, secret, all))
 	if _, err := as["ada"].Create(ctx, automerge.CreateParams{Owner: "somebody"}); sqlState(err) != "42501" {
 		t.Errorf("a document for somebody else: %v", err)

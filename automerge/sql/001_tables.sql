@@ -38,6 +38,7 @@ create table automerge.snapshot (
   changes bigint not null,
   ops bigint not null,
   hashes bytea not null,
+  authors bytea not null,
   actors bytea[] not null,
   seqs bigint[] not null,
   max_ops bigint[] not null,
@@ -50,6 +51,7 @@ comment on column automerge.snapshot.heads is 'Heads of what it holds.';
 comment on column automerge.snapshot.changes is 'How many changes it holds.';
 comment on column automerge.snapshot.ops is 'How many operations they have.';
 comment on column automerge.snapshot.hashes is 'Their hashes, 32 bytes each, in causal order.';
+comment on column automerge.snapshot.authors is 'Who made which: runs in the order of the hashes, each the place of an actor among the actors, from 0, and how many changes, as LEB128.';
 comment on column automerge.snapshot.actors is 'Who made them.';
 comment on column automerge.snapshot.seqs is 'How many changes each actor made.';
 comment on column automerge.snapshot.max_ops is 'The last operation of each actor.';

@@ -47,7 +47,7 @@ begin
       perform automerge.refuse_unknown(p_doc);
     end if;
     known := automerge.known(p_doc, p_hashes || p_deps);
-    missing := array(select distinct h from unnest(p_deps) h where h <> all (known || p_hashes));
+    missing := array(select unnest(p_deps) except select unnest(known || p_hashes));
   end if;
   select d.* into document from automerge.document d where d.id = p_doc;
   if document.id is null then

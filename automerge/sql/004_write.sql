@@ -8,7 +8,7 @@ create view automerge.writing with (security_invoker = true) as
     null::bigint[] as time, null::text[] as message, null::bytea[] as chunk,
     null::bytea[] as park, null::bytea[] as park_deps, null::bytea[] as park_chunk,
     null::boolean as whole, null::text[] as paths, null::jsonb as data, null::bytea as state,
-    null::bytea as snapshot, null::bytea[] as snapshot_heads, null::bytea as snapshot_hashes, null::bytea[] as snapshot_actors, null::bigint[] as snapshot_seqs,
+    null::bytea as snapshot, null::bytea[] as snapshot_heads, null::bytea as snapshot_hashes, null::bytea as snapshot_authors, null::bytea[] as snapshot_actors, null::bigint[] as snapshot_seqs,
     null::bigint[] as snapshot_max_ops, null::bigint as snapshot_ops, null::bigint as folds
   from automerge.document d for no key update;
 comment on view automerge.writing is 'Where writers put what is to be added to a document: changes (hash to chunk, in causal order), changes that wait (park), its projection (data, state), its snapshot. Used by the Go package, which has validated what it puts there.';
@@ -66,11 +66,10 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   added bytea[]; every_dep bytea[]; lacking bytea[]; bad record;
 begin
-  select array_agg(distinct h) into every_dep from unnest(n.deps) u (list), unnest(automerge.split_hashes(u.list)) h;
-  every_dep := coalesce(every_dep, '{}');
-  lacking := array(select h from unnest(every_dep) h where h <> all (n.hash));
+  every_dep := array(select distinct h from unnest(n.deps) u (list), unnest(automerge.split_hashes(u.list)) h);
+  lacking := array(select unnest(every_dep) except select unnest(n.hash));
   if not lacking <@ d.heads then
-    lacking := array(select h from unnest(lacking) h where h <> all (automerge.known(d.id, lacking)));
+    lacking := array(select unnest(lacking) except select unnest(automerge.known(d.id, lacking)));
     if lacking <> '{}' then
       perform automerge.refuse('AM003', format('changes that others depend on are missing in document %s: %s', d.id, array_to_string(automerge.hex(lacking[1:5]), ', ')),
         'Send them as well, or park what depends on them.', jsonb_build_object('doc', d.id, 'missing', automerge.hex(lacking)));
@@ -99,7 +98,7 @@ begin
     delete from automerge.parked where doc = d.id and hash = any (n.hash);
     d.parked := (select count(*) from automerge.parked p where p.doc = d.id);
   end if;
-  d.heads := array(select h from unnest(d.heads || n.hash) h where h <> all (every_dep) order by h);
+  d.heads := array(select unnest(d.heads || n.hash) except select unnest(every_dep) order by 1);
   d.changes := d.changes + cardinality(n.hash);
   d.ops := d.ops + (select sum(o) from unnest(n.ops) o);
   d.bytes := d.bytes + (select sum(length(c)) from unnest(n.chunk) c);
@@ -134,9 +133,9 @@ begin
   if n.folds + gone <> total then
     raise exception 'the snapshot of document % would hold % changes, and % are to be in it', d.id, total, n.folds + gone using errcode = 'XX000';
   end if;
-  insert into automerge.snapshot (doc, heads, changes, ops, hashes, actors, seqs, max_ops, data)
-    values (d.id, n.snapshot_heads, total, n.snapshot_ops, n.snapshot_hashes, n.snapshot_actors, n.snapshot_seqs, n.snapshot_max_ops, n.snapshot)
-    on conflict (doc) do update set heads = excluded.heads, changes = excluded.changes, ops = excluded.ops, hashes = excluded.hashes, actors = excluded.actors,
+  insert into automerge.snapshot (doc, heads, changes, ops, hashes, authors, actors, seqs, max_ops, data)
+    values (d.id, n.snapshot_heads, total, n.snapshot_ops, n.snapshot_hashes, n.snapshot_authors, n.snapshot_actors, n.snapshot_seqs, n.snapshot_max_ops, n.snapshot)
+    on conflict (doc) do update set heads = excluded.heads, changes = excluded.changes, ops = excluded.ops, hashes = excluded.hashes, authors = excluded.authors, actors = excluded.actors,
       seqs = excluded.seqs, max_ops = excluded.max_ops, made_at = now(), data = excluded.data;
   if n.folds is null then
     d.heads := n.snapshot_heads;
