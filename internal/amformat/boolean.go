@@ -11,7 +11,7 @@ func tallyBools(b []byte, limit int64, what string) (t tally, err error) {
 		}
 		b = b[size:]
 		if n > uint64(limit-t.rows) {
-			return t, &LimitError{What: "operations", Limit: limit, Got: satAdd(t.rows, int64(n))}
+			return t, malformed("%s: more than %d rows", what, limit)
 		}
 		t.rows += int64(n)
 	}

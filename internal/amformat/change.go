@@ -116,7 +116,10 @@ func parseChangeHeader(data []byte, limits Limits) (*Change, error) {
 		return nil, malformed("the time %d", c.Time)
 	}
 	// Every operation has an action, so this column says how many there are.
-	actions, err := tallyUints(c.columns.get(colAction), limits.Ops, 0, "actions")
+	actions, err := tallyUints(c.columns.get(colAction), manyRows, 0, "actions")
+	if err == nil {
+		err = within("operations", actions.rows, limits.Ops)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -349,6 +352,7 @@ func (c *Change) validate(limits Limits) error {
 	used := make([]bool, len(c.Actors))
 	used[0] = true
 	made := map[uint64]Action{} // the objects that this change makes
+	var mark OpID               // the object in which the operation before begins a mark
 	w := newChangeWriter()
 	r := c.reader()
 	for r.next() {
@@ -379,6 +383,13 @@ func (c *Change) validate(limits Limits) error {
 		}
 		if op.Action.Makes() {
 			made[op.ID.Counter] = op.Action
+		}
+		if op.Action == ActionMark && !op.MarkBegin && op.Obj != mark {
+			return malformed("operation %d: it ends a mark that the one before doesn't begin", op.ID.Counter)
+		}
+		mark = OpID{}
+		if op.MarkBegin {
+			mark = op.Obj
 		}
 		w.add(op, op.Obj, op.Elem, op.Pred)
 	}

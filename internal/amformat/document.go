@@ -85,7 +85,10 @@ func ParseDocument(chunk []byte, limits Limits) (*Document, error) {
 }
 
 func (d *Document) tally() error {
-	actions, err := tallyUints(d.columns.get(colAction), d.limits.Ops, 0, "actions")
+	actions, err := tallyUints(d.columns.get(colAction), manyRows, 0, "actions")
+	if err == nil {
+		err = within("operations", actions.rows, d.limits.Ops)
+	}
 	if err != nil {
 		return err
 	}
@@ -113,11 +116,11 @@ func (d *Document) tally() error {
 }
 
 func (d *Document) readMetas(cs columns) error {
-	actors, err := tallyUints(cs.get(colChangeActor), d.limits.Changes, 0, "actors of changes")
+	actors, err := tallyUints(cs.get(colChangeActor), manyRows, 0, "actors of changes")
+	if err == nil {
+		err = within("changes", actors.rows, d.limits.Changes)
+	}
 	if err != nil {
-		if l, ok := err.(*LimitError); ok {
-			l.What = "changes"
-		}
 		return err
 	}
 	n := actors.rows

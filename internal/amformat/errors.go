@@ -38,6 +38,18 @@ func (e *LimitError) Error() string {
 // Is makes the error an [ErrLimit].
 func (e *LimitError) Is(target error) bool { return target == ErrLimit }
 
+// ChangeError says which change doesn't fit the document that it is merged into.
+type ChangeError struct {
+	Hash Hash
+	Err  error
+}
+
+// Error names the change and what is wrong with it.
+func (e *ChangeError) Error() string { return fmt.Sprintf("change %s: %v", e.Hash, e.Err) }
+
+// Unwrap is what is wrong.
+func (e *ChangeError) Unwrap() error { return e.Err }
+
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }

@@ -2,13 +2,15 @@ package amformat
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sort"
 )
 
 // Merge reads the rows that a document has after more changes: those of doc, which may be nil, with the operations of changes put where they
 // belong, in one pass. The changes may come in any order; they must be ones that doc doesn't have, each actor's following the last
-// of doc's. Whether their dependencies are there is not judged, but what their operations name has to be.
+// of doc's. Whether their dependencies are there is not judged, but what their operations name has to be: a change with an operation on
+// what isn't there, or in another place than what it overwrites, ends the rows with a [*ChangeError] that names it.
 func Merge(doc *Document, changes []*Change) (*Rows, error) {
 	if len(changes) == 0 && doc != nil {
 		return doc.Rows(), nil
@@ -71,19 +73,20 @@ func follow(doc *Document, changes []*Change) error {
 // tail is the operations of changes that are merged into a document.
 type tail struct {
 	records
+	hashes []Hash   // of the changes; the column of a record is the number of its change
 	rows   []uint32 // the records that become rows, in the order of compareRows
 	next   int      // the first row of the objects that are yet to come
 	links  []link   // from predecessors to the records that succeed them, in order
-	linked int      // how many of the links met their predecessor
+	linked []bool   // which of the links met their predecessor
 	preds  idFilter // the predecessors
 	places idFilter // the elements that rows are about
 
 	// Of the object at hand:
-	inMap   span // rows of a map that are yet to come
-	inserts span // rows that insert elements
-	updates span // rows that change elements
-	placed  int  // how many of these found their place
-	current span // rows that change the element at hand and are yet to come
+	inMap   span   // rows of a map that are yet to come
+	inserts span   // rows that insert elements
+	updates span   // rows that change elements
+	placed  []bool // which of all the rows found their place
+	current span   // rows that change the element at hand and are yet to come
 	hint    int
 }
 
@@ -114,6 +117,7 @@ func newTail(changes []*Change, places [][]uint32, limits Limits) (*tail, error)
 			}
 			return id
 		}
+		t.hashes = append(t.hashes, c.Hash)
 		t.columns = append(t.columns, c.columns.get(colValueRaw))
 		from := 0
 		for op := range c.Ops() {
@@ -136,6 +140,7 @@ func newTail(changes []*Change, places [][]uint32, limits Limits) (*tail, error)
 		return cmp.Or(cmp.Compare(a.pred, b.pred), compareID(t.ops[a.succ].id, t.ops[b.succ].id))
 	})
 	slices.SortFunc(t.rows, t.compareRows)
+	t.linked, t.placed = make([]bool, len(t.links)), make([]bool, len(t.rows))
 	t.preds = newIDFilter(len(t.links))
 	for _, l := range t.links {
 		t.preds.add(l.pred)
@@ -193,13 +198,17 @@ func (t *tail) object(id uint64, list bool) error {
 	for to < len(t.rows) && t.row(to).obj.packed() == id {
 		to++
 	}
-	t.next, t.placed, t.hint, t.current = to, 0, 0, span{}
+	t.next, t.hint, t.current = to, 0, span{}
 	t.inMap, t.inserts, t.updates = span{from, from}, span{from, from}, span{from, from}
 	if from == to {
 		return nil
 	}
 	if (t.row(from).class() < 2) != list || (t.row(to-1).class() < 2) != list {
-		return malformed("operation %d: a key and an object that don't fit", t.row(from).id.counter)
+		wrong := from
+		if (t.row(from).class() < 2) == list {
+			wrong = to - 1
+		}
+		return t.blame(t.rows[wrong], malformed("operation %d: a key and an object that don't fit", t.row(wrong).id.counter))
 	}
 	if !list {
 		t.inMap = span{from, to}
@@ -248,10 +257,13 @@ func (t *tail) link(op *Op) error {
 			same = t.names[s.place.counter] == op.Key
 		}
 		if !same {
-			return malformed("operation %d overwrites operation %d, which is in another place", s.id.counter, op.ID.Counter)
+			return t.blame(t.links[i].succ, malformed("operation %d overwrites operation %d, which is in another place", s.id.counter, op.ID.Counter))
+		}
+		if op.Action == ActionMark {
+			return t.blame(t.links[i].succ, malformed("operation %d overwrites the mark %d", s.id.counter, op.ID.Counter))
 		}
 		op.Succ = append(op.Succ, s.id.long())
-		t.linked++
+		t.linked[i] = true
 	}
 	if before > 0 && len(op.Succ) > before {
 		slices.SortFunc(op.Succ, OpID.Compare)
@@ -260,10 +272,19 @@ func (t *tail) link(op *Op) error {
 }
 
 func (t *tail) allLinked() error {
-	if t.linked != len(t.links) {
-		return malformed("operations overwrite %d others, of which %d are there", len(t.links), t.linked)
+	if i := slices.Index(t.linked, false); i >= 0 {
+		l := t.links[i]
+		return t.blame(l.succ, malformed("operation %d overwrites operation %d, which isn't there", t.ops[l.succ].id.counter, l.pred>>32))
 	}
 	return nil
+}
+
+// blame says whose record the error is about.
+func (t *tail) blame(record uint32, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ChangeError{Hash: t.hashes[t.ops[record].column], Err: err}
 }
 
 // mergeBefore queues the rows that come before a row of the document.
@@ -297,7 +318,7 @@ func (r *Rows) mergeBefore(op *Op) error {
 		first := span{siblings.from, siblings.from}
 		for first.to < siblings.to && compareID(t.row(first.to).id, id) >= 0 {
 			if t.row(first.to).id == id {
-				return malformed("operation %d is there twice", op.ID.Counter)
+				return t.blame(t.rows[first.to], malformed("operation %d is there twice", op.ID.Counter))
 			}
 			first.to++
 		}
@@ -330,7 +351,7 @@ func (r *Rows) mergeBefore(op *Op) error {
 // queueOne queues the first row of s, which isn't to be the row that it comes before.
 func (r *Rows) queueOne(s *span, before id32) error {
 	if r.tail.row(s.from).id == before {
-		return malformed("operation %d is there twice", before.counter)
+		return r.tail.blame(r.tail.rows[s.from], malformed("operation %d is there twice", before.counter))
 	}
 	s.from++
 	return r.queueRow(s.from - 1)
@@ -340,9 +361,9 @@ func (r *Rows) queueOne(s *span, before id32) error {
 func (r *Rows) queueRow(i int) error {
 	rec := r.tail.row(i)
 	r.queue = append(r.queue, r.tail.rows[i])
-	r.tail.placed++
+	r.tail.placed[i] = true
 	if rec.action.Makes() {
-		return r.order.made(rec.id.packed(), rec.action)
+		return r.tail.blame(r.tail.rows[i], r.order.made(rec.id.packed(), rec.action))
 	}
 	return nil
 }
@@ -415,7 +436,6 @@ func (r *Rows) leaveObject() error {
 	if !o.begun {
 		return nil
 	}
-	total := t.inserts.to - t.inserts.from + t.updates.to - t.updates.from
 	if !o.kind.by.List() {
 		return r.queueAll(&t.inMap)
 	}
@@ -423,8 +443,11 @@ func (r *Rows) leaveObject() error {
 	if err := r.placeElements(); err != nil {
 		return err
 	}
-	if t.placed != total {
-		return malformed("%d operations on elements that aren't in the list %d", total-t.placed, o.obj.Counter)
+	for _, s := range []span{t.inserts, t.updates} {
+		if i := slices.Index(t.placed[s.from:s.to], false); i >= 0 {
+			i += s.from
+			return t.blame(t.rows[i], malformed("operation %d: its element isn't in the list %d", t.row(i).id.counter, o.obj.Counter))
+		}
 	}
 	return nil
 }
@@ -433,7 +456,11 @@ func (r *Rows) leaveObject() error {
 func (r *Rows) mergeObjects(before uint64) error {
 	t := r.tail
 	for t.next < len(t.rows) && t.row(t.next).obj.packed() < before {
+		first := t.rows[t.next]
 		if err := r.enterObject(t.row(t.next).obj.long()); err != nil {
+			if change := (*ChangeError)(nil); !errors.As(err, &change) {
+				err = t.blame(first, err)
+			}
 			return err
 		}
 		if err := r.leaveObject(); err != nil {

@@ -170,3 +170,32 @@ func (l *listOrder) end() {
 	}
 	l.way = l.way[:0]
 }
+
+// markOrder judges the marks of a list: the operation after the one that begins a mark, by the same actor, ends it further on, and nothing
+// overwrites either. Others rely on that.
+type markOrder struct {
+	obj   OpID
+	begun map[uint64]bool
+}
+
+func (m *markOrder) add(op *Op) error {
+	if op.Action != ActionMark {
+		return nil
+	}
+	if op.Obj != m.obj || m.begun == nil {
+		m.obj, m.begun = op.Obj, map[uint64]bool{}
+	}
+	if len(op.Succ) > 0 {
+		return malformed("operation %d overwrites the mark %d", op.Succ[0].Counter, op.ID.Counter)
+	}
+	if op.MarkBegin {
+		m.begun[op.ID.packed()] = true
+		return nil
+	}
+	begin := OpID{Counter: op.ID.Counter - 1, Actor: op.ID.Actor}.packed()
+	if !m.begun[begin] {
+		return malformed("operation %d ends a mark that isn't begun before it", op.ID.Counter)
+	}
+	delete(m.begun, begin)
+	return nil
+}

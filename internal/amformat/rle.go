@@ -9,6 +9,9 @@ import (
 // A column of runs: a positive number n and a value are n rows of the value; a negative number -n and n values are n rows that differ;
 // zero and a number n are n rows without a value. A column without bytes has no value in any row.
 
+// manyRows is the limit of the column that says how many rows there are, before that number is compared with the limits.
+const manyRows = 1 << 40
+
 // tally is what a column was found to hold before anything reads its rows.
 type tally struct {
 	rows  int64
@@ -34,7 +37,7 @@ func (t tally) full(rows int64, what string) error {
 }
 
 // runs walks a column run by run: value is called for every value with the number of rows that have it, and says how many bytes the value
-// takes or what is wrong. Numbers of rows are added up against limit first.
+// takes or what is wrong. Numbers of rows are added up against limit first: for most columns it is the number of rows of the table.
 func runs(b []byte, limit int64, what string, value func(b []byte, n int64) (int, error)) (t tally, err error) {
 	for len(b) > 0 {
 		n, size := readInt(b)
@@ -56,7 +59,7 @@ func runs(b []byte, limit int64, what string, value func(b []byte, n int64) (int
 			t.nulls += rows
 		}
 		if rows < 0 || rows > limit-t.rows {
-			return t, &LimitError{What: "operations", Limit: limit, Got: satAdd(t.rows, rows)}
+			return t, malformed("%s: more than %d rows", what, limit)
 		}
 		t.rows += rows
 		switch {
@@ -78,13 +81,6 @@ func runs(b []byte, limit int64, what string, value func(b []byte, n int64) (int
 		}
 	}
 	return t, nil
-}
-
-func satAdd(a, b int64) int64 {
-	if b < 0 || a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // tallyUints measures a column of unsigned numbers.

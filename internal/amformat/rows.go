@@ -6,12 +6,14 @@ import (
 )
 
 // Rows are the operations of a document in its order, each with its successors; see the package's documentation. A row that isn't where
-// the format says it has to be, or is about something that isn't there, ends them with an error.
+// the format says it has to be, or is about something that isn't there, ends them with an error, which is a [*ChangeError] where it is one
+// of the changes that are merged in that doesn't fit.
 type Rows struct {
 	actors []ActorID
 	remap  []uint32 // from the document's actors to these; nil if they are the same
 	doc    *documentReader
 	order  *order
+	marks  markOrder
 	tail   *tail // nil if there is nothing to merge in
 	op     *Op
 	found  bool // whether a row of the document was read that is yet to be given
@@ -51,6 +53,9 @@ func (r *Rows) Next() bool {
 			r.found, r.op = false, &r.doc.op
 			if r.tail != nil {
 				r.err = r.tail.link(r.op)
+			}
+			if r.err == nil && r.op.Action == ActionMark {
+				r.err = r.marks.add(r.op)
 			}
 			return r.err == nil
 		case r.ended:
@@ -99,7 +104,9 @@ func (r *Rows) renumber(op *Op) {
 func (r *Rows) give(i uint32) {
 	r.op = &r.merged
 	r.tail.read(&r.tail.ops[i], r.op)
-	r.err = r.tail.link(r.op)
+	if r.err = r.tail.link(r.op); r.err == nil && r.op.Action == ActionMark {
+		r.err = r.tail.blame(i, r.marks.add(r.op))
+	}
 }
 
 // unite is the table of all the actors, in order, and for each of the given tables the places of its actors.

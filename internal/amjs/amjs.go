@@ -127,6 +127,16 @@ func install(t testing.TB) (module string) {
 
 func (p *Process) ask(t testing.TB, what any) State {
 	t.Helper()
+	s, complaint := p.try(t, what)
+	if complaint != "" {
+		t.Fatal(complaint)
+	}
+	return s
+}
+
+// try also gives what the library complained of, if it did.
+func (p *Process) try(t testing.TB, what any) (s State, complaint string) {
+	t.Helper()
 	question, err := json.Marshal(what)
 	if err != nil {
 		t.Fatal(err)
@@ -145,10 +155,13 @@ func (p *Process) ask(t testing.TB, what any) State {
 	if err := json.Unmarshal(line, &answer); err != nil {
 		t.Fatal(err)
 	}
-	if answer.Error != "" {
-		t.Fatal(answer.Error)
-	}
-	return answer.State
+	return answer.State, answer.Error
+}
+
+// TryLoad is Load for chunks that may be refused: complaint is what the library says then.
+func (p *Process) TryLoad(t testing.TB, chunks ...[]byte) (s State, complaint string) {
+	t.Helper()
+	return p.try(t, map[string]any{"chunks": chunks})
 }
 
 // Make makes a random document, the same for the same seed: so many actors edit it, apart and together.
