@@ -73,14 +73,21 @@ const lookSQL = "select l.known, l.missing, (l.document).heads, (l.document).cha
 
 // look locks the document, unless it has all of the changes.
 func (s *Store) look(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []incoming) (*seen, error) {
+	return scanLook(tx.QueryRow(ctx, lookSQL, lookArgs(id, changes)...))
+}
+
+func lookArgs(id uuid.UUID, changes []incoming) []any {
 	hashes := make([]amformat.Hash, len(changes))
 	for i, c := range changes {
 		hashes[i] = c.Hash
 	}
+	return []any{id, toArray(hashes), toArray(outside(changes))}
+}
+
+func scanLook(row pgx.Row) (*seen, error) {
 	var d seen
 	var known, missing, heads [][]byte
-	err := tx.QueryRow(ctx, lookSQL, id, toArray(hashes), toArray(outside(changes))).
-		Scan(&known, &missing, &heads, &d.changes, &d.ops, &d.bytes, &d.folded, &d.parked, &d.whole, &d.paths, &d.state)
+	err := row.Scan(&known, &missing, &heads, &d.changes, &d.ops, &d.bytes, &d.folded, &d.parked, &d.whole, &d.paths, &d.state)
 	d.known, d.missing, d.heads = fromArray(known), fromArray(missing), fromArray(heads)
 	return &d, err
 }
@@ -91,6 +98,16 @@ func (s *Store) add(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []inco
 	if err != nil {
 		return Applied{}, err
 	}
+	applied, args, err := s.decide(ctx, tx, id, d, changes, park)
+	if err != nil || args == nil {
+		return applied, err
+	}
+	err = scanPut(tx.QueryRow(ctx, putSQL, args...), &applied)
+	return applied, err
+}
+
+// decide returns what adding changes does to a document that was looked at, and the arguments of putSQL; none where there is nothing to write.
+func (s *Store) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, changes []incoming, park bool) (applied Applied, args []any, err error) {
 	known := make(map[amformat.Hash]bool, len(d.known))
 	for _, h := range d.known {
 		known[amformat.Hash(h)] = true
@@ -102,27 +119,27 @@ func (s *Store) add(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []inco
 	if len(changes) > 0 && d.parked > 0 {
 		// What waits may be what these depend on, and may wait for these.
 		if changes, parked, lacking, err = s.withParked(ctx, tx, id, changes); err != nil {
-			return Applied{}, err
+			return Applied{}, nil, err
 		}
 	}
 	changes, waiting := split(changes, lacking)
 	if !park {
 		for _, c := range waiting {
 			if slices.ContainsFunc(own, func(o incoming) bool { return o.Hash == c.Hash }) {
-				return Applied{}, missing(id, d.missing)
+				return Applied{}, nil, missing(id, d.missing)
 			}
 		}
 	}
 	waiting = slices.DeleteFunc(waiting, func(c incoming) bool { return parked[c.Hash] })
-	applied := Applied{Added: len(changes), Parked: len(waiting), Heads: d.heads, Changes: d.changes}
+	applied = Applied{Added: len(changes), Parked: len(waiting), Heads: d.heads, Changes: d.changes}
 	if len(changes)+len(waiting) == 0 {
-		return applied, nil
+		return applied, nil, nil
 	}
 	if err := s.fits(id, d, changes, waiting); err != nil {
-		return Applied{}, err
+		return Applied{}, nil, err
 	}
-	err = s.put(ctx, tx, id, d, changes, waiting, &applied)
-	return applied, err
+	args, err = s.putArgs(ctx, tx, id, d, changes, waiting)
+	return applied, args, err
 }
 
 func missing(id uuid.UUID, hashes []Hash) error {
@@ -187,8 +204,15 @@ func (s *Store) withParked(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes
 const putSQL = "update automerge.writing set hash = $2, deps = $3, actor = $4, seq = $5, start_op = $6, ops = $7, time = $8, message = $9, chunk = $10, " +
 	"park = $11, park_deps = $12, park_chunk = $13, data = $14, state = $15 where id = $1 returning heads, changes"
 
-// put writes what was decided.
-func (s *Store) put(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, changes, waiting []incoming, applied *Applied) error {
+func scanPut(row pgx.Row, applied *Applied) error {
+	var heads [][]byte
+	err := row.Scan(&heads, &applied.Changes)
+	applied.Heads = fromArray(heads)
+	return err
+}
+
+// putArgs are the arguments of putSQL.
+func (s *Store) putArgs(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, changes, waiting []incoming) ([]any, error) {
 	n := len(changes)
 	hash, deps, actor, chunk := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	seq, startOp, ops, times, messages := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]*string, n)
@@ -205,15 +229,12 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, chang
 	if d.projected() && n > 0 {
 		json, after, err := s.project(ctx, tx, id, d, changes)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if json != nil {
 			text := string(json)
 			data, state = &text, after
 		}
 	}
-	var heads [][]byte
-	err := tx.QueryRow(ctx, putSQL, id, hash, deps, actor, seq, startOp, ops, times, messages, chunk, park, parkDeps, parkChunk, data, state).Scan(&heads, &applied.Changes)
-	applied.Heads = fromArray(heads)
-	return err
+	return []any{id, hash, deps, actor, seq, startOp, ops, times, messages, chunk, park, parkDeps, parkChunk, data, state}, nil
 }

@@ -29,10 +29,10 @@ func TestMergingIsUnion(t *testing.T) {
 	t.Parallel()
 	store, _ := installed(t)
 	ctx, r := t.Context(), random(t)
-	for range 5 {
+	for range 3 {
 		d := written(t, r, 3, 4)
 		chunks, heads := changesOf(t, d), headsOf(t, d)
-		for range 5 {
+		for range 3 {
 			id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{}))
 			calls := slices.Concat(chunks, chunks[:r.IntN(len(chunks))])
 			r.Shuffle(len(calls), func(i, j int) { calls[i], calls[j] = calls[j], calls[i] })

@@ -2,6 +2,7 @@ package automerge
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -15,6 +16,8 @@ type CreateParams struct {
 	// Whole and Paths say what automerge.projection holds of it: see [Store.SetProjection].
 	Whole bool
 	Paths []string
+	// JSON is a JSON object that it begins with, as the change of an actor of its own. Strings become texts.
+	JSON json.RawMessage
 	// Content is what it holds: a save of Automerge, or changes with all that they depend on, one behind the other in any order, or both.
 	Content []byte
 }
@@ -31,6 +34,16 @@ func (s *Store) Create(ctx context.Context, p CreateParams) (uuid.UUID, error) {
 	changes, saves, err := s.parse(id, p.Content)
 	if err != nil {
 		return uuid.Nil, err
+	}
+	if p.JSON != nil {
+		if len(changes)+len(saves) > 0 {
+			return uuid.Nil, &Error{Kind: ErrInvalid, Message: "a document begins with JSON or with content", Hint: "Apply one after the other.", Doc: id, Index: -1}
+		}
+		first, err := s.fromJSON(id, p.JSON)
+		if err != nil {
+			return uuid.Nil, err
+		}
+		changes = []incoming{first}
 	}
 	if _, err := wantedOf(p.Paths); err != nil {
 		return uuid.Nil, err

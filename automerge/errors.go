@@ -71,8 +71,9 @@ func (e *Error) Unwrap() []error {
 
 // refused turns a database error into *Error where it is a refusal.
 func refused(err error) error {
+	var already *Error
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
+	if errors.As(err, &already) || !errors.As(err, &pgErr) {
 		return err
 	}
 	if pgErr.Code == "23505" && pgErr.ConstraintName == "document_pkey" {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/annals-db/annals/internal/amformat"
+	"github.com/annals-db/annals/internal/amstate"
 )
 
 // loaded is a document as it was read at one moment: its snapshot and the changes after that. Changes are numbered, first those of the snapshot in
@@ -117,8 +118,8 @@ func (d *loaded) upTo(hashes []Hash) (within []bool, unknown []Hash) {
 }
 
 // clock is the last operation of each actor among changes.
-func (d *loaded) clock(within []bool) map[amformat.ActorID]uint64 {
-	clock := map[amformat.ActorID]uint64{}
+func (d *loaded) clock(within []bool) amstate.Clock {
+	clock := amstate.Clock{}
 	for i, in := range within {
 		if !in {
 			continue

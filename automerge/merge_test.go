@@ -36,7 +36,7 @@ func TestMergeSave(t *testing.T) {
 	t.Parallel()
 	store, pool := installed(t)
 	ctx, r := t.Context(), random(t)
-	for range 4 {
+	for range 2 {
 		d := written(t, r, 3, 4)
 		id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Content: d.Save(), Whole: true}))
 		copies := make([]*engine.Doc, 5)

@@ -35,7 +35,7 @@ func TestProjectionFollows(t *testing.T) {
 	store, pool := installed(t)
 	ctx, r := t.Context(), random(t)
 	paths := []string{"status", "meta.author.name", "n"}
-	for range 8 {
+	for range 3 {
 		d := written(t, r, 3, 6)
 		chunks := changesOf(t, d)
 		whole := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Whole: true}))

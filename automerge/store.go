@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/annals-db/annals/internal/pgtx"
 )
@@ -29,6 +30,9 @@ func New(db DB) *Store { return NewWith(db, Options{}) }
 func NewWith(db DB, o Options) *Store {
 	return &Store{db: db, limits: o.Limits.orDefault()}
 }
+
+// errFolded says that a document was folded between two statements.
+var errFolded = &pgconn.PgError{Code: "40001", Message: "the document was folded meanwhile: repeat the transaction"}
 
 // In returns the same store on another handle, such as a transaction.
 func (s *Store) In(db DB) *Store {

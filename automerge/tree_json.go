@@ -133,15 +133,19 @@ func appendScalar(b []byte, v value) []byte {
 		b = base64.StdEncoding.AppendEncode(b, v.raw)
 		return append(b, '"')
 	case amformat.ValueTimestamp:
+		if ms := of.Int(); ms > lastTime || ms < -lastTime {
+			return append(b, "null"...)
+		}
 		return append(appendTime(append(b, '"'), of.Int()), '"')
 	}
 	return append(b, "null"...)
 }
 
+// lastTime is the last moment, in milliseconds since 1970, that JavaScript knows.
+const lastTime = 8_640_000_000_000_000
+
 // appendTime writes milliseconds since 1970 as JavaScript does: years beyond four digits have a sign and six.
 func appendTime(b []byte, ms int64) []byte {
-	const most = 8_640_000_000_000_000 // beyond that JavaScript has no dates
-	ms = min(max(ms, -most), most)
 	t := time.UnixMilli(ms).UTC()
 	if y := t.Year(); y < 0 || y > 9999 {
 		b = fmt.Appendf(b, "%+07d", y)
