@@ -199,11 +199,91 @@ type modelBranch struct {
 	name   string
 	logged bool
 	parent *modelBranch
-	before *modelBranch // the parent before a refresh, since when it is not told what a merge into it compares with
-	base   modelState   // main where it began
+	base   modelState // main where it began
 	state  modelState
 	was    modelState // what a merge into main compares with
-	fork   modelState // what a merge into the parent compares with
+	fork   modelState // what it would be had it changed nothing since it was made from its parent
+	origin modelState // what it was then, or when it was merged into the parent
+}
+
+// forked is what a merge into the parent compares with. What the branch has not changed itself, but got with a later base, does not go there.
+func (b *modelBranch) forked(m modelSchema) modelState {
+	base := m.empty()
+	for _, t := range m {
+		keys := maps.Clone(b.state[t.name])
+		maps.Copy(keys, b.fork[t.name])
+		for key := range keys {
+			f, o, g := b.fork[t.name][key], b.state[t.name][key], b.origin[t.name][key]
+			row := g
+			switch {
+			case sameRow(f, o):
+				row = o
+			case f != nil && o != nil && g != nil:
+				row = slices.Clone(g)
+				for i := range o {
+					if f[i] == o[i] {
+						row[i] = o[i]
+					}
+				}
+			}
+			if row != nil {
+				base[t.name][key] = row
+			}
+		}
+	}
+	return base
+}
+
+// settled notes what was merged into the parent.
+func (b *modelBranch) settled(p modelPlan) {
+	for table, keys := range p.settled {
+		for _, key := range keys {
+			f, o, g := b.fork[table][key], b.state[table][key], b.origin[table][key]
+			row := o
+			if f != nil && o != nil && g != nil {
+				row = slices.Clone(g)
+				for i := range o {
+					if f[i] != o[i] {
+						row[i] = o[i]
+					}
+				}
+			}
+			set(b.origin[table], key, row)
+			set(b.fork[table], key, o)
+		}
+	}
+}
+
+// refreshed notes that the branch was refreshed to a state of main, which made it another one.
+func (b *modelBranch) refreshed(m modelSchema, main, next modelState) {
+	for _, t := range m {
+		keys := maps.Clone(b.state[t.name])
+		maps.Copy(keys, next[t.name])
+		maps.Copy(keys, b.fork[t.name])
+		for key := range keys {
+			f, o, n, there := b.fork[t.name][key], b.state[t.name][key], next[t.name][key], main[t.name][key]
+			switch {
+			case (n == nil) != (o == nil), o == nil && f == nil:
+				f = n
+			case o != nil && f != nil:
+				f = slices.Clone(f)
+				for i := range n {
+					if f[i] == o[i] || n[i] != o[i] && there != nil && n[i] == there[i] {
+						f[i] = n[i]
+					}
+				}
+			}
+			set(b.fork[t.name], key, f)
+		}
+	}
+}
+
+func set(rows map[string]modelRow, key string, row modelRow) {
+	if row == nil {
+		delete(rows, key)
+	} else {
+		rows[key] = row
+	}
 }
 
 // A modelMerge is one into main.
@@ -250,11 +330,7 @@ func (m modelSchema) plan(base, ours, into modelState, strategy, conflicts strin
 func (p modelPlan) settle(base, ours modelState) {
 	for table, keys := range p.settled {
 		for _, key := range keys {
-			if row := ours[table][key]; row == nil {
-				delete(base[table], key)
-			} else {
-				base[table][key] = row
-			}
+			set(base[table], key, ours[table][key])
 		}
 	}
 }
@@ -297,5 +373,5 @@ func (m modelSchema) differences(got, want modelState) string {
 
 // startAt makes a state of main what a branch shows, without changes.
 func (b *modelBranch) startAt(s modelState) {
-	b.base, b.state, b.was, b.fork, b.parent = s.clone(), s.clone(), s.clone(), nil, nil
+	b.base, b.state, b.was, b.fork, b.origin, b.parent = s.clone(), s.clone(), s.clone(), nil, nil, nil
 }

@@ -161,7 +161,7 @@ func (p *branchProgram) create() {
 	case n < 2 && len(p.branches) > 0:
 		b.parent = rapid.SampledFrom(p.branches).Draw(p.r, "parent")
 		from = "branch:" + b.parent.name
-		b.base, b.state, b.was, b.fork = b.parent.base.clone(), b.parent.state.clone(), b.parent.was.clone(), b.parent.state.clone()
+		b.base, b.state, b.was, b.fork, b.origin = b.parent.base.clone(), b.parent.state.clone(), b.parent.was.clone(), b.parent.state.clone(), b.parent.state.clone()
 	case n == 3 && len(p.places) > 0:
 		place := rapid.SampledFrom(p.places).Draw(p.r, "place")
 		from = place.ref
@@ -231,7 +231,7 @@ func (p *branchProgram) step() {
 		if b.parent != nil && rapid.Bool().Draw(p.r, "into its parent") {
 			into = b.parent
 		}
-		if b != into && (into != b.before || into == nil) {
+		if b != into {
 			p.merge(b, into)
 		}
 	case do == "refresh":
@@ -273,7 +273,7 @@ func (p *branchProgram) merge(b, into *modelBranch) {
 	if into != nil {
 		target = literal(into.name)
 		if b.parent == into {
-			base = b.fork
+			base = b.forked(p.schema)
 		}
 	}
 	plan := p.schema.plan(base, b.state, p.stateOf(into), strategy, conflicts)
@@ -300,7 +300,7 @@ func (p *branchProgram) merge(b, into *modelBranch) {
 		} else {
 			into.state = next
 			if b.parent == into {
-				plan.settle(b.fork, b.state)
+				b.settled(plan)
 			}
 		}
 	}
@@ -346,29 +346,28 @@ func (p *branchProgram) refresh(b *modelBranch) {
 	strategy := rapid.SampledFrom([]string{"fail", "ours", "theirs"}).Draw(p.r, "strategy")
 	conflicts := rapid.SampledFrom([]string{"fail", "keep"}).Draw(p.r, "conflicts")
 	plan := p.schema.plan(b.was, b.state, p.main, strategy, conflicts)
+	next := p.main.clone()
+	for _, c := range plan.changes {
+		set(next[c.table], modelKey(append(slices.Clone(c.old), c.new...), p.schema.table(c.table).key), c.new)
+	}
 	want := "merged"
-	if plan.conflicts > 0 && conflicts == "fail" {
+	switch {
+	case plan.conflicts > 0 && conflicts == "fail":
 		want = "conflicts"
+	case p.schema.check(next) != nil:
+		want = "violations"
 	}
 	_, status, found := p.merging(fmt.Sprintf(`select m.merge, m.status, m.conflicts from gnomon.refresh_branch(%s, 'now', '{"conflicts": "%s", "strategies": {"*": "%s"}}') m`, literal(b.name), conflicts, strategy))
 	if status != want || found != plan.conflicts {
 		p.fatal("refresh of %s: %s with %d conflicts, want %s with %d", b.name, status, found, want, plan.conflicts)
 	}
 	if status == "merged" {
-		b.before = b.parent
-		b.startAt(p.main)
-		for _, c := range plan.changes {
-			key := modelKey(append(slices.Clone(c.old), c.new...), p.schema.table(c.table).key)
-			delete(b.state[c.table], key)
-			if c.new != nil {
-				b.state[c.table][key] = c.new
-			}
+		if b.parent != nil {
+			b.refreshed(p.schema, p.main, next)
 		}
+		b.base, b.state, b.was = p.main.clone(), next, p.main.clone()
 	}
 	p.compare(b)
-	if p.schema.check(b.state) != nil { // that of both together; merging would find it
-		p.drop(b)
-	}
 }
 
 // merging executes what returns the number of a merge, its status and the number of conflicts.

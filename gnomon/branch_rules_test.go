@@ -116,3 +116,42 @@ func TestBranchWriteRights(t *testing.T) {
 	fails(t, as, "42501", `select * from gnomon.o1`)
 	shows(t, pool, `select count(*) from s.t`, "(1)")
 }
+
+// Names in CHECK constraints and in expressions of generated columns mean on a branch what they meant when these were created, whatever the search_path; what is called goes by it, as
+// on main.
+func TestRulesMeanWhatTheyDoOnMain(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	run(t, pool, `create schema s`, `create schema other`, `create table s.bound (most int)`, `insert into s.bound values (3)`,
+		`create function s.fits(x text) returns boolean language plpgsql stable as $$ begin return length(x::text) <= (select most from bound); end $$`,
+		`create function s.own(x text) returns text language sql immutable set search_path = pg_catalog return x || '!'`,
+		`create table s.path (id int primary key, code varchar, g int generated always as (length(code)) stored, constraint fits check (length(code) < 6 and s.fits(code)))`,
+		`create table s.none (id int primary key, code varchar, g text generated always as (s.own(upper(code))) stored, check (length(code) < 6))`,
+		`create function other.length(varchar) returns int language sql immutable return 99`, `create function other.upper(varchar) returns text language sql immutable return 'wrong'`,
+		`create table other.bound (most int)`, `insert into other.bound values (0)`)
+	track(t, g, "s.path", "s.none")
+	must[*gnomon.Branch](t)(g.CreateBranch(t.Context(), "b", gnomon.BranchOptions{}))
+	c := connectAs(t, pool.Config().ConnString(), "")
+	for _, path := range []string{"s, other", "other, s"} {
+		state := map[string]string{"s, other": "", "other, s": "23514"}[path] // s.fits finds another bound
+		for _, on := range []string{"main", "branch"} {
+			run(t, c, "set search_path = "+path)
+			if on == "branch" {
+				run(t, c, "select gnomon.use('b')")
+			}
+			if _, err := c.Exec(t.Context(), "insert into path values (1, 'abc')"); err == nil != (state == "") || err != nil && sqlState(err) != state {
+				t.Fatalf("%s, %s: %v", path, on, err)
+			}
+			gives(t, c, "insert into none values (1, 'abc') returning g", "ABC!")
+			fails(t, c, "23514", "insert into none values (2, 'abcdef')")
+			if state == "" {
+				gives(t, c, "select g from path", "3")
+				fails(t, c, "23514", "insert into path values (2, 'abcd')")
+			}
+			run(t, c, "delete from none", "delete from path", "select gnomon.leave()")
+		}
+	}
+	run(t, pool, "alter table s.path drop constraint fits", "drop function s.fits", "drop table s.none", "drop function s.own")
+	run(t, c, "set search_path = other, s", "select gnomon.use('b')")
+	gives(t, c, "insert into path values (1, 'abcdefg') returning g", "7")
+}

@@ -11,7 +11,7 @@ import (
 
 // MaintainStep is something that maintenance did.
 type MaintainStep struct {
-	// Step is "tick", "rotate" a new segment of a history, "seal" finished segments, "branches" whose time had come, "checkpoint", "prune", "ticks" that were removed, "busy" what a
+	// Step is "tick", "rotate" a new segment of a history, "seal" finished segments, "branches" whose time had come, "reports" of merges that were removed, "checkpoint", "prune", "ticks" that were removed, "busy" what a
 	// lock kept from being done, "failed" what the state of a history did, or "skipped" when another process is at it.
 	Step   string
 	Table  string          // as in SQL, where it is about one
@@ -19,10 +19,10 @@ type MaintainStep struct {
 }
 
 // Steps that lock views come last.
-var maintenance = []string{"tick", "rotate", "seal", "branches", "checkpoint", "prune", "ticks"}
+var maintenance = []string{"tick", "rotate", "seal", "branches", "reports", "checkpoint", "prune", "ticks"}
 
 // Maintain does what has to be done regularly, and tells what it did, step by step, where progress is not nil: it notes the time, begins new
-// segments and finishes old ones, drops branches whose time has come (see [Branch.Expire]), makes checkpoints and prunes as policies say (see [Gnomon.SetPolicy]), and removes the ticks of times that no
+// segments and finishes old ones, drops branches whose time has come (see [Branch.Expire]), forgets reports of dry runs and refused merges after 30 days (see [Gnomon.PruneReports]), makes checkpoints and prunes as policies say (see [Gnomon.SetPolicy]), and removes the ticks of times that no
 // history reaches. Outside a transaction each step is one of its own. Where another process is at it, nothing is done.
 func (g *Gnomon) Maintain(ctx context.Context, progress func(MaintainStep)) error {
 	for _, name := range maintenance {

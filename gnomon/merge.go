@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/annals-db/annals/internal/pgtx"
@@ -122,7 +123,7 @@ func (b *Branch) Merge(ctx context.Context, o MergeOptions) (MergeReport, error)
 // Refresh gives the branch a later base, and decides as [Gnomon.Merge] does about what both it and main have changed: what is its own stays, over the new base. Ours is the
 // branch, theirs is main. Empty means [Present]. Of the options Strategies, Conflicts (but LeaveConflicts) and DryRun hold. The report counts in how many rows the branch then differs from its base.
 //
-// [ErrConflict] comes with a report, and the branch is as it was; [ErrInvalid]: the place is before the base; [ErrUnknownBranch]; [ErrProtected]; other errors are those of places.
+// [ErrConflict] and [ErrViolation] come with a report, and the branch is as it was; [ErrInvalid]: the place is before the base; [ErrUnknownBranch]; [ErrProtected]; other errors are those of places.
 func (b *Branch) Refresh(ctx context.Context, to Ref, o MergeOptions) (MergeReport, error) {
 	options, err := json.Marshal(o)
 	if err != nil {
@@ -168,6 +169,13 @@ func (g *Gnomon) MergeRows(ctx context.Context, merge int64) ([]MergedRow, error
 		err = row.Scan(&r.Table, (*[]string)(&r.Key), &r.Operation, &r.Columns, &r.Old, &r.New)
 		return r, err
 	}, `select "table", key, operation, columns, old, new from gnomon.merge_rows($1)`, merge)
+}
+
+// PruneReports forgets dry runs and refused merges that are older than keep, with their conflicts and violations, and which conflicts older merges left; it returns how many
+// merges it forgot. [Gnomon.Maintain] does it after 30 days. [ErrInvalid]: keep is negative.
+func (g *Gnomon) PruneReports(ctx context.Context, keep time.Duration) (n int64, err error) {
+	err = pgtx.QueryRow(ctx, g.db, []any{&n}, "select gnomon.prune_reports($1)", pgtype.Interval{Microseconds: keep.Microseconds(), Valid: true})
+	return n, refused(err)
 }
 
 // MergeInfo tells of a merge, an undo of one, or a refresh.

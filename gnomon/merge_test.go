@@ -512,3 +512,65 @@ func TestAChoiceIsForWhatIsInConflict(t *testing.T) {
 		alike(t, counts(must[gnomon.MergeReport](t)(b.Merge(ctx, gnomon.MergeOptions{}))), "merged 0 0 0 0 0 0")
 	}
 }
+
+// TestMergeOptionsFindTables names tables in options as search_path finds them, also from a branch, and resolves and undoes by such names.
+func TestMergeOptionsFindTables(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	g, pool, b := branched(t)
+	run(t, pool, `create table shop."ta""ble" (id int primary key, v int)`, `insert into shop."ta""ble" values (1, 1)`, "create schema other", "create table other.orders (like shop.orders including all)", "insert into other.orders values (1, 'c', 1, 'n')")
+	track(t, g, `shop."ta""ble"`, "other.orders")
+	ok(t, b.Drop(ctx))
+	b = must[*gnomon.Branch](t)(g.CreateBranch(ctx, "b", gnomon.BranchOptions{}))
+	write(t, b, "update orders set note = 'branch' where id <= 3", `update "ta""ble" set v = 2`)
+	run(t, pool, "update orders set note = 'main' where id = 3")
+	tx := must[pgx.Tx](t)(pool.Begin(ctx))
+	run(t, tx, "select gnomon.use('b', true)")
+	r := must[gnomon.MergeReport](t)(gnomon.New(tx).Merge(ctx, "b", gnomon.MergeOptions{Tables: []string{`"ta""ble"`}, Keys: map[string][]gnomon.Key{"orders": {{"1"}}}}))
+	alike(t, fmt.Sprint(r.Tables), `map[shop."ta""ble":{0 1 0 0 0} shop.orders:{0 1 0 0 0}]`)
+	alike(t, text(t, tx, "select gnomon.branch_here(), current_setting('search_path') like 'gnomon_branch%'"), "(b,t)")
+	ok(t, tx.Commit(ctx))
+	_, err := b.Merge(ctx, gnomon.MergeOptions{Tables: []string{"orders"}})
+	refuses(t, err, gnomon.ErrConflict)
+	alike(t, counts(must[gnomon.MergeReport](t)(b.Merge(ctx, gnomon.MergeOptions{Strategies: gnomon.Strategies{"orders": {"note": gnomon.Ours}}}))), "merged 0 2 0 0 0 0")
+	must[gnomon.MergeReport](t)(g.UndoMerge(ctx, r.ID, gnomon.UndoMergeOptions{Tables: []string{"orders"}}))
+	alike(t, text(t, pool, "select note from orders where id <= 3 order by id"), "(n1)\n(branch)\n(branch)")
+	_, err = b.Merge(ctx, gnomon.MergeOptions{Tables: []string{"nothing"}})
+	refuses(t, err, gnomon.ErrNotTracked)
+	// A change request means what its author does.
+	write(t, b, "update orders set note = 'asked for' where id = 2")
+	id := must[int](t)(g.OpenRequest(ctx, gnomon.RequestParams{Branch: "b", Title: "x", Options: gnomon.MergeOptions{Tables: []string{"orders"}}}))
+	elsewhere := connectAs(t, pool.Config().ConnString(), "")
+	run(t, elsewhere, "set search_path = other")
+	alike(t, counts(must[gnomon.MergeReport](t)(gnomon.New(elsewhere).MergeRequest(ctx, id, gnomon.MergeOptions{}))), "merged 0 1 0 0 0 0")
+}
+
+func TestReportsOfMergesArePruned(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	g, pool, b := branched(t)
+	write(t, b, "update orders set note = 'branch' where id <= 2")
+	run(t, pool, "update shop.orders set note = 'main' where id = 1")
+	dry := must[gnomon.MergeReport](t)(b.Merge(ctx, gnomon.MergeOptions{DryRun: true}))
+	_, err := b.Merge(ctx, gnomon.MergeOptions{})
+	refuses(t, err, gnomon.ErrConflict)
+	done := must[gnomon.MergeReport](t)(b.Merge(ctx, gnomon.MergeOptions{Conflicts: gnomon.LeaveConflicts}))
+	alike(t, fmt.Sprint(must[int64](t)(g.PruneReports(ctx, time.Hour))), "0")
+	run(t, pool, "update gnomon.merged set at = at - interval '29 days'")
+	ok(t, g.Maintain(ctx, nil))
+	alike(t, fmt.Sprint(len(must[[]gnomon.Conflict](t)(g.Conflicts(ctx, dry.ID)))), "1")
+	run(t, pool, "update gnomon.merged set at = at - interval '2 days'")
+	var removed []string
+	ok(t, g.Maintain(ctx, func(s gnomon.MaintainStep) {
+		if s.Step == "reports" {
+			removed = append(removed, string(s.Detail))
+		}
+	}))
+	alike(t, fmt.Sprint(removed), `[{"removed": 2}]`)
+	_, err = g.Conflicts(ctx, dry.ID)
+	refuses(t, err, gnomon.ErrUnknownMerge)
+	alike(t, fmt.Sprint(len(must[[]gnomon.MergedRow](t)(g.MergeRows(ctx, done.ID))), len(must[[]gnomon.Conflict](t)(g.Conflicts(ctx, done.ID)))), "1 0")
+	alike(t, text(t, pool, "select count(*) from gnomon.conflict"), "(0)")
+	_, err = g.PruneReports(ctx, -time.Hour)
+	refuses(t, err, gnomon.ErrInvalid)
+}

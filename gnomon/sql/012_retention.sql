@@ -194,13 +194,18 @@ begin
       if n > 0 then
         return query select 'branches', null::text, jsonb_build_object('dropped', n);
       end if;
+    when 'reports' then
+      n := gnomon.prune_reports();
+      if n > 0 then
+        return query select 'reports', null::text, jsonb_build_object('removed', n);
+      end if;
     when 'ticks' then
       n := gnomon.thin_ticks();
       if n > 0 then
         return query select 'ticks', null::text, jsonb_build_object('removed', n);
       end if;
     else
-      perform gnomon.refuse('GN006', format('maintenance has no step %s', coalesce(quote_literal(p_step), 'null')), 'Steps are tick, rotate, seal, branches, checkpoint, prune and ticks.');
+      perform gnomon.refuse('GN006', format('maintenance has no step %s', coalesce(quote_literal(p_step), 'null')), 'Steps are tick, rotate, seal, branches, reports, checkpoint, prune and ticks.');
   end case;
 end $$;
 comment on function gnomon.maintain_step is 'One step of gnomon.maintain. Each is best a transaction of its own.';
@@ -215,8 +220,8 @@ begin
   if unknown is not null then
     perform gnomon.refuse('GN006', format('unknown option: %s', unknown), 'The option is segment_bytes.');
   end if;
-  foreach s in array array['tick', 'rotate', 'seal', 'branches', 'checkpoint', 'prune', 'ticks'] loop
+  foreach s in array array['tick', 'rotate', 'seal', 'branches', 'reports', 'checkpoint', 'prune', 'ticks'] loop
     return query select * from gnomon.maintain_step(s, p_options);
   end loop;
 end $$;
-comment on function gnomon.maintain is 'Does what has to be done regularly, and says what it did: notes the time, begins new segments, finishes old ones, drops branches whose time has come, makes checkpoints, and prunes as policies say. Where another process is at it, it skips.';
+comment on function gnomon.maintain is 'Does what has to be done regularly, and says what it did: notes the time, begins new segments, finishes old ones, drops branches whose time has come, forgets reports of dry runs and refused merges that are 30 days old, makes checkpoints, and prunes as policies say. Where another process is at it, it skips.';

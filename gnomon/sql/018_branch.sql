@@ -13,6 +13,9 @@ create table gnomon.branch (
   epoch int not null,
   bound bigint not null,
   base int not null default 0,
+  forked_snapshot pg_snapshot,
+  forked_epoch int,
+  forked_bound bigint,
   owner name not null default current_user,
   note text not null default '',
   protected boolean not null default false,
@@ -33,6 +36,9 @@ comment on column gnomon.branch.snapshot is 'The snapshot of that place.';
 comment on column gnomon.branch.epoch is 'Epoch of the snapshot.';
 comment on column gnomon.branch.bound is 'Entries that the snapshot does not see have higher positions.';
 comment on column gnomon.branch.base is 'How often the base was moved.';
+comment on column gnomon.branch.forked_snapshot is 'The snapshot of the base that it had when it was made from its parent, if it has got a later one since: merges into the parent look at rows there.';
+comment on column gnomon.branch.forked_epoch is 'Epoch of that snapshot.';
+comment on column gnomon.branch.forked_bound is 'Entries that it does not see have higher positions.';
 comment on column gnomon.branch.owner is 'The role that made it.';
 comment on column gnomon.branch.note is 'What somebody wrote about it.';
 comment on column gnomon.branch.protected is 'It can neither be written nor dropped.';
@@ -313,10 +319,18 @@ begin
   perform gnomon.check_unprotected(b);
   rows := gnomon.clear_overlays(b.id);
   delete from annals.pin p where p.owner = 'gnomon branch' and p.name = b.id::text;
+  perform gnomon.orphan_branches(b.id);
   delete from gnomon.branch x where x.id = b.id;
   return rows;
 end $$;
 comment on function gnomon.drop_branch is 'Drops a branch with its changes, and returns how many rows they were. Branches made from it stay. Waits for who is writing on it.';
+
+create function gnomon.orphan_branches(p_parent int) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  with orphans as (update gnomon.branch b set parent = null, forked_snapshot = null, forked_epoch = null, forked_bound = null where b.parent = p_parent returning b.id, b.bound)
+  update annals.pin k set v = o.bound + 1 from orphans o where k.owner = 'gnomon branch' and k.name = o.id::text
+$$;
+comment on function gnomon.orphan_branches is 'Branches of a branch that goes are branches of main.';
 
 create function gnomon.drop_expired_branches() returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -328,8 +342,9 @@ begin
   for b in select * from gnomon.branch x where x.expires_at <= now() and not x.protected order by x.expires_at limit 1000 loop
     if pg_try_advisory_xact_lock(1735289709, b.id) then
       -- Somebody may have given it more time meanwhile.
-      delete from gnomon.branch x where x.id = b.id and x.expires_at <= now() and not x.protected;
-      if found then
+      if exists (select from gnomon.branch x where x.id = b.id and x.expires_at <= now() and not x.protected for update) then
+        perform gnomon.orphan_branches(b.id);
+        delete from gnomon.branch x where x.id = b.id;
         perform gnomon.clear_overlays(b.id);
         delete from annals.pin p where p.owner = 'gnomon branch' and p.name = b.id::text;
         dropped := dropped + 1;
@@ -355,17 +370,21 @@ begin
     perform gnomon.move_base(b.id, p);
   end if;
   -- Who read a row before, and waited to write it, finds another base and not the row's former state taken for that.
-  update gnomon.branch x set parent = null, base = x.base + 1 where x.id = b.id;
+  update gnomon.branch x set parent = null, base = x.base + 1, forked_snapshot = null, forked_epoch = null, forked_bound = null where x.id = b.id returning x.bound into p.bound;
+  update annals.pin k set v = p.bound + 1 where k.owner = 'gnomon branch' and k.name = b.id::text;
   return rows;
 end $$;
 comment on function gnomon.reset_branch is 'Takes back all changes on a branch, so that it is its base again, or another place (p_to); returns how many rows they were.';
 
 create function gnomon.move_base(p_branch int, p gnomon.place) returns void
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
-  update gnomon.branch b set coordinate = p.coordinate, snapshot = p.snapshot, epoch = p.epoch, bound = p.bound, base = b.base + 1, refreshed_at = clock_timestamp() where b.id = p_branch;
-  update annals.pin k set v = p.bound + 1, at = clock_timestamp() where k.owner = 'gnomon branch' and k.name = p_branch::text;
+  update gnomon.branch b set coordinate = p.coordinate, snapshot = p.snapshot, epoch = p.epoch, bound = p.bound, base = b.base + 1, refreshed_at = clock_timestamp(),
+      forked_snapshot = case when b.parent is not null then coalesce(b.forked_snapshot, b.snapshot) end, forked_epoch = case when b.parent is not null then coalesce(b.forked_epoch, b.epoch) end,
+      forked_bound = case when b.parent is not null then coalesce(b.forked_bound, b.bound) end
+    where b.id = p_branch;
+  update annals.pin k set v = least(b.bound, b.forked_bound) + 1, at = clock_timestamp() from gnomon.branch b where b.id = p_branch and k.owner = 'gnomon branch' and k.name = p_branch::text;
 $$;
-comment on function gnomon.move_base is 'Gives a branch another base.';
+comment on function gnomon.move_base is 'Gives a branch another base. Of a branch of another one that which they had in common is kept as well.';
 
 create function gnomon.branches(p_id int default null) returns table (id int, name text, logged boolean, parent text, coordinate text, owner name, note text, protected boolean, reads boolean, expires_at timestamptz, at timestamptz, refreshed_at timestamptz, changed_rows bigint, pinned_v bigint, pinned_for interval)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -375,7 +394,7 @@ declare
 begin
   return query
     select b.id, b.name, b.logged, (select p.name from gnomon.branch p where p.id = b.parent and gnomon.may_use(p.id, p.name)), b.coordinate, b.owner, b.note, b.protected, b.reads, b.expires_at, b.at, b.refreshed_at,
-           coalesce((counts->>b.id::text)::bigint, 0), b.bound + 1, clock_timestamp() - coalesce(b.refreshed_at, b.at)
+           coalesce((counts->>b.id::text)::bigint, 0), least(b.bound, b.forked_bound) + 1, clock_timestamp() - coalesce(b.refreshed_at, b.at)
     from gnomon.branch b where (p_id is null or b.id = p_id) and gnomon.may_use(b.id, b.name) order by b.id;
 end $$;
 comment on function gnomon.branches is 'The branches that the session may use, or the one of a number, with how many rows each has changed, and from which position on it keeps history from being pruned.';

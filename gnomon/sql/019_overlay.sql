@@ -1,5 +1,6 @@
 -- Overlays: for each tracked table a table gnomon.o<history> with the rows that branches changed, as they are on the branch (c<n>), as they were at
--- its base (b<n>), and on its parent when it was made from another branch (f<n>). k<n> are the columns of the key. Of logged branches, gnomon.l<history>
+-- its base (b<n>), and on its parent when it was made from another branch (f<n>; in the columns took, by their
+-- numbers or 0 for whether the row is there, it differs from that only because a later base does, as long as it is as that base). k<n> are the columns of the key. Of logged branches, gnomon.l<history>
 -- holds what each change replaced.
 --
 -- The rows of a branch are read through a view like those of the past, with the overlay as one more part of the union.
@@ -95,7 +96,7 @@ begin
   if to_regclass(overlay) is null then
     select string_agg(format('%s %s%s', case when k.is_key then 'k' || k.n else p.prefix || k.n end, k.type, k."collate") || case when k.is_key then ' not null' else '' end, ', ' order by p.i, k.n) into list
       from gnomon.overlay_columns(p_tracked) k cross join (values (1, 'c'), (2, 'b'), (3, 'f')) p (i, prefix) where not k.is_key or p.i = 1;
-    execute format('create table %s (branch int not null, alive boolean not null, was boolean not null, forked boolean, v bigint not null default nextval(''annals.v''), xid xid8 not null default pg_current_xact_id(), at timestamptz not null default clock_timestamp(), login name not null default session_user, %s, primary key (branch, %s))',
+    execute format('create table %s (branch int not null, alive boolean not null, was boolean not null, forked boolean, took int[], v bigint not null default nextval(''annals.v''), xid xid8 not null default pg_current_xact_id(), at timestamptz not null default clock_timestamp(), login name not null default session_user, %s, primary key (branch, %s))',
       overlay, list, array_to_string(keys, ', '));
     execute format('comment on table %s is %L', overlay, format('Rows of %I.%I that branches changed.', t.schema_name, t.table_name));
     select string_agg(format('%s %s%s', case when k.is_key then 'k' || k.n else 'c' || k.n end, k.type, k."collate") || case when k.is_key then ' not null' else '' end, ', ' order by k.n) into list from gnomon.overlay_columns(p_tracked) k;

@@ -61,6 +61,18 @@ begin
 end $$;
 comment on function gnomon.refuse_check is 'Refuses a row that a CHECK constraint does not allow, in the words of PostgreSQL.';
 
+create function gnomon.needs_path(p_tracked int) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  -- What domains check is not told.
+  select exists (select from (
+      select k.conbin::text as expression from annals.tracked t join pg_constraint k on k.conrelid = t.relation and k.contype = 'c' where t.id = p_tracked
+      union all select d.adbin::text from annals.tracked t join pg_attribute a on a.attrelid = t.relation and a.attgenerated <> '' join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum where t.id = p_tracked) x
+    where x.expression ~ 'COERCETODOMAIN' or exists (
+      select from regexp_matches(x.expression, ':(?:op)?funcid (\d+)', 'g') m left join pg_proc p on p.oid = m[1]::oid left join pg_language l on l.oid = p.prolang
+      where l.lanname is null or l.lanname not in ('internal', 'c') and p.prosqlbody is null and not exists (select from unnest(p.proconfig) c where starts_with(c, 'search_path='))))
+$$;
+comment on function gnomon.needs_path is 'Whether CHECK constraints or generated columns of a table call functions that go by the search_path of the caller.';
+
 create function gnomon.write_derive(p_tracked int, p_plain boolean) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp set check_function_bodies = off as $$
 declare
@@ -71,6 +83,8 @@ declare
   row_of text;
   result text;
   body text := '';
+  standard text;
+  written boolean := false;
 begin
   select * into t from annals.tracked x where x.id = p_tracked;
   for f in select p.oid::regprocedure as name from pg_proc p where p.pronamespace = 'gnomon'::regnamespace and p.proname = format('h%s_derive', p_tracked) loop
@@ -81,16 +95,32 @@ begin
   end if;
   list := (select string_agg(format('p%s %s', c.n, c.type), ', ' order by c.n) from gnomon.branch_columns(p_tracked) c);
   row_of := (select string_agg(format('p%s%s as %I', c.n, c."collate", c.name), ', ' order by c.n) from gnomon.branch_columns(p_tracked) c);
-  result := (select coalesce(string_agg(format('out g%s %s, ', i, c.type), '' order by i), '') from gnomon.computed(p_tracked) with ordinality c (name, type, expression, i));
-  for k in select * from gnomon.computed(p_tracked) with ordinality c (name, type, expression, i) loop
-    body := body || format(E'  select (%s)::%s into g%s from (select %s) as %I;\n', k.expression, k.type, k.i, row_of, t.table_name);
-  end loop;
-  row_of := row_of || (select coalesce(string_agg(format(', g%s as %I', i, c.name), '' order by i), '') from gnomon.computed(p_tracked) with ordinality c (name, type, expression, i));
-  for k in select * from gnomon.branch_checks(p_tracked) loop
-    body := body || format(E'  if (select (%s) is false from (select %s) as %I) then\n    violated := %L;\n    return;\n  end if;\n', k.expression, row_of, t.table_name, k.name);
-  end loop;
-  execute format('create function gnomon.h%s_derive(%s, %sout violated name, out rest boolean) language plpgsql%s as %L', p_tracked, list, result, case when p_plain then ' set search_path = pg_catalog, pg_temp' else '' end,
-    format(E'\n#variable_conflict use_column\nbegin\n%send ', body));
+  result := (select coalesce(string_agg(format('out g%s %s, ', i, c.type), '' order by i), '') from gnomon.computed(p_tracked) with ordinality c (name, type, expression, i)) || 'out violated name, out rest boolean';
+  -- Names in these expressions were resolved when they were created, and so they are here: under our search_path. But functions that they call may go by that of the caller, as
+  -- they do on main. A body in standard SQL does both. It depends on what it calls, so there has to be something that follows when a constraint goes.
+  if not p_plain and annals.follows_ddl() and gnomon.needs_path(p_tracked) then
+    standard := format('begin atomic select %1$s%2$s, null::boolean from (select %3$I.*%4$s from (select %5$s) as %3$I) as %3$I; end',
+      (select coalesce(string_agg(format('%I.%I, ', t.table_name, c.name), '' order by i), '') from gnomon.computed(p_tracked) with ordinality c (name, type, expression, i)),
+      (select coalesce('case ' || string_agg(format('when (%s) is false then %L::name', c.expression, c.name), ' ' order by c.name) || ' end', 'null::name') from gnomon.branch_checks(p_tracked) c), t.table_name,
+      (select coalesce(string_agg(format(', (%s)::%s as %I', c.expression, c.type, c.name), '' order by i), '') from gnomon.computed(p_tracked) with ordinality c (name, type, expression, i)), row_of);
+    begin
+      execute format('create function gnomon.h%s_derive(%s, %s) language sql %s', p_tracked, list, result, standard);
+      written := true;
+    exception when syntax_error_or_access_rule_violation then
+      null; -- such as of the row as a whole
+    end;
+  end if;
+  if not written then
+    for k in select * from gnomon.computed(p_tracked) with ordinality c (name, type, expression, i) loop
+      body := body || format(E'  select (%s)::%s into g%s from (select %s) as %I;\n', k.expression, k.type, k.i, row_of, t.table_name);
+    end loop;
+    row_of := row_of || (select coalesce(string_agg(format(', g%s as %I', i, c.name), '' order by i), '') from gnomon.computed(p_tracked) with ordinality c (name, type, expression, i));
+    for k in select * from gnomon.branch_checks(p_tracked) loop
+      body := body || format(E'  if (select (%s) is false from (select %s) as %I) then\n    violated := %L;\n    return;\n  end if;\n', k.expression, row_of, t.table_name, k.name);
+    end loop;
+    execute format('create function gnomon.h%s_derive(%s, %s) language plpgsql%s as %L', p_tracked, list, result, case when p_plain or not gnomon.needs_path(p_tracked) then ' set search_path = pg_catalog, pg_temp' else '' end,
+      format(E'\n#variable_conflict use_column\nbegin\n%send ', body));
+  end if;
   execute format('comment on function gnomon.h%s_derive is %L', p_tracked, format('Generated columns of a row of %I.%I, and the CHECK constraint that does not allow it.', t.schema_name, t.table_name));
   if not p_plain then
     execute format('grant execute on function gnomon.h%s_derive to public', p_tracked);
@@ -127,7 +157,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select array[
     md5(concat_ws('/', (select string_agg(c::text, ',' order by c.n) from gnomon.branch_columns(p_tracked) c), (select string_agg(c::text, ',' order by c.name) from gnomon.computed(p_tracked) c),
       (select string_agg(concat(d.adnum, pg_get_expr(d.adbin, d.adrelid)), ',' order by d.adnum) from annals.tracked t join pg_attrdef d on d.adrelid = t.relation where t.id = p_tracked),
-      (select string_agg(c::text, ',' order by c.name) from gnomon.branch_checks(p_tracked) c), (select string_agg(b.statement, ',' order by b.statement) from gnomon.branch_before(p_tracked) b), (select string_agg(u::text, ',' order by u.index) from gnomon.branch_uniques(p_tracked) u))),
+      gnomon.needs_path(p_tracked), (select string_agg(c::text, ',' order by c.name) from gnomon.branch_checks(p_tracked) c), (select string_agg(b.statement, ',' order by b.statement) from gnomon.branch_before(p_tracked) b), (select string_agg(u::text, ',' order by u.index) from gnomon.branch_uniques(p_tracked) u))),
     md5(concat_ws('/', gnomon.reaches_code(p_tracked), (select string_agg(concat(r, r.parent_relation::regclass), ',' order by r.reference) from gnomon.branch_references(p_tracked) r)))]
 $$;
 comment on function gnomon.branch_rules is 'Digests of what the triggers for branches are made from: the rules of a table, and its foreign keys.';

@@ -29,6 +29,9 @@ create table gnomon.merged (
   undone_by bigint references gnomon.merged on delete set null
 );
 create index merged_branch on gnomon.merged (branch);
+create index merged_undoes on gnomon.merged (undoes) where undoes is not null;
+create index merged_undone on gnomon.merged (undone_by) where undone_by is not null;
+create index merged_refused on gnomon.merged (at) where status <> 'merged';
 comment on table gnomon.merged is 'Merges, and their undoing.';
 comment on column gnomon.merged.id is 'Number of the merge.';
 comment on column gnomon.merged.kind is 'merge, undo or refresh.';
@@ -54,6 +57,9 @@ comment on column gnomon.merged.report is 'The counts by table.';
 comment on column gnomon.merged.undoes is 'The merge that it undoes.';
 comment on column gnomon.merged.undone_by is 'What undid it.';
 comment on index gnomon.merged_branch is 'Finds the merges of a branch.';
+comment on index gnomon.merged_undoes is 'Finds what undoes a merge.';
+comment on index gnomon.merged_undone is 'Finds what a merge has undone.';
+comment on index gnomon.merged_refused is 'Finds merges that wrote nothing, by their age.';
 
 create table gnomon.conflict (
   merge bigint not null references gnomon.merged on delete cascade,
@@ -204,6 +210,40 @@ begin
 end $$;
 comment on function gnomon.check_merge_options is 'Refuses options that a merge does not have.';
 
+-- As the caller, with his search_path.
+create function gnomon.named_options(p_options jsonb) returns jsonb
+language plpgsql volatile as $$
+declare
+  path text := current_setting('search_path');
+  part text;
+  result jsonb := p_options;
+begin
+  if coalesce(current_setting('gnomon.place', true), '') <> '' then
+    -- On a branch, or in the past, names lead to views: the tables are where they lead otherwise.
+    perform set_config('search_path', current_setting('gnomon.outside', true), true);
+  end if;
+  if jsonb_typeof(p_options->'tables') = 'array' then
+    result := jsonb_set(result, '{tables}', (select coalesce(jsonb_agg(gnomon.table_named(n) order by i), '[]') from jsonb_array_elements_text(p_options->'tables') with ordinality u (n, i)));
+  end if;
+  foreach part in array array['keys', 'strategies'] loop
+    if jsonb_typeof(p_options->part) = 'object' then
+      result := jsonb_set(result, array[part], (select coalesce(jsonb_object_agg(case e.key when '*' then '*' else gnomon.table_named(e.key) end, e.value), '{}') from jsonb_each(p_options->part) e));
+    end if;
+  end loop;
+  perform set_config('search_path', path, true);
+  return result;
+end $$;
+comment on function gnomon.named_options is 'Options of a merge, with the names of tables as search_path finds them written with their schemas.';
+
+create function gnomon.table_named(p_name text) returns text
+language plpgsql stable as $$
+begin
+  return coalesce((select pg_catalog.format('%I.%I', n.nspname, c.relname) from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace where c.oid operator(pg_catalog.=) pg_catalog.to_regclass(p_name)), p_name);
+exception when insufficient_privilege then
+  return p_name; -- who is confined may not look into the schema
+end $$;
+comment on function gnomon.table_named is 'Name of a table with its schema, as search_path finds it; what it does not find as it is.';
+
 create function gnomon.no_table(p_name text) returns regclass
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
@@ -251,27 +291,75 @@ begin
   if p_kind = 'refresh' then
     perform gnomon.check_unprotected(b);
   end if;
+  if b.parent is not null and b.forked_bound is not null then
+    perform gnomon.fork_values(b);
+  end if;
   insert into gnomon.merged (kind, branch, branch_name, into_branch, into_name, options, epoch, first_v, undoes)
     values (p_kind, b.id, b.name, target.id, target.name, p_options, (gnomon.epoch()).number, (select last_value + 1 from annals.v), p_undoes) returning * into m;
   return m;
 end $$;
 comment on function gnomon.begin_merge is 'Notes that a merge begins, and waits for who is writing on its branches.';
 
+-- What came with a later base is not the branch's own, and does not go to its parent, which has a base of its own.
+
+create function gnomon.untouched(p_tracked int) returns text
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select format('(o.alive = o.was and (not o.alive or pg_catalog.record_image_eq(row(o.branch%s), row(o.branch%s))))', string_agg(', o.c' || c.n, '' order by c.n), string_agg(', o.b' || c.n, '' order by c.n))
+  from gnomon.merge_columns(p_tracked) c where c.key_position is null
+$$;
+comment on function gnomon.untouched is 'SQL: the row o of an overlay is as at the base of its branch.';
+
+create function gnomon.fork_values(p_branch gnomon.branch) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  p gnomon.place;
+  t annals.tracked;
+begin
+  -- After a restore nothing tells that place: then the present base stands for it.
+  if p_branch.forked_epoch = (gnomon.epoch()).number then
+    p.snapshot := p_branch.forked_snapshot;
+    p.epoch := p_branch.forked_epoch;
+    p.bound := p_branch.forked_bound;
+    for t in select k.* from gnomon.overlays() o join annals.tracked k on k.id = o.tracked join gnomon.histories_at(p) h on h.tracked = k.id and h.present where k.ended_v is null loop
+      continue when to_regprocedure(format('gnomon.h%s_rows(int, bigint, pg_snapshot)', t.id)) is null or gnomon.is_behind(t.id);
+      execute (select format('update gnomon.o%1$s o set forked = x.there%2$s, took = nullif(array_remove(array[case when o.alive = o.was and o.alive <> x.there then 0 end%3$s], null), ''{}'')
+          from (select s.*, p.c%4$s is not null as there%5$s from (select %6$s from gnomon.o%1$s s where s.branch = $1 and s.forked is null) s left join gnomon.h%1$s_rows(0, $2, $3) p on %7$s) x where o.branch = $1 and o.forked is null and %8$s',
+          t.id, string_agg(format(', f%1$s = x.p%1$s', c.n), '' order by c.n) filter (where c.key_position is null),
+          string_agg(format(', case when o.alive and o.was and x.there and %s and not %s then %s end', gnomon.same_image('o.c' || c.n, 'o.b' || c.n, c.quick), gnomon.same_image('o.c' || c.n, 'x.p' || c.n, c.quick), c.n), '' order by c.n) filter (where c.key_position is null),
+          t.key[1], string_agg(format(', p.c%1$s as p%1$s', c.n), '' order by c.n) filter (where c.key_position is null), string_agg('s.k' || c.n, ', ' order by c.key_position) filter (where c.key_position is not null),
+          annals.key_join(t.id, 'p.c%1$s', 's.k%1$s'), annals.key_join(t.id, 'x.k%1$s', 'o.k%1$s'))
+        from gnomon.merge_columns(t.id) c) using p_branch.id, p.bound, p.snapshot;
+    end loop;
+  end if;
+end $$;
+comment on function gnomon.fork_values is 'Looks up, for rows that a branch changed after it got a later base, what they were where it was made from its parent.';
+
 create function gnomon.merge_source(p_merge gnomon.merged, p_tracked int, p_keys_only boolean default false) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   -- What the parent had when the branch was made is what a merge into it compares with.
-  forked boolean := p_merge.into_branch is not null and exists (select from gnomon.branch b where b.id = p_merge.branch and b.parent = p_merge.into_branch);
+  b gnomon.branch := (select x from gnomon.branch x where x.id = p_merge.branch);
+  forked boolean := p_merge.into_branch is not null and b.parent = p_merge.into_branch;
+  was text := case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end;
+  same text;
   columns text;
+  rows text;
 begin
-  select string_agg(case when c.is_key then 'o.k' || c.n when forked then format('case when o.forked is null then o.b%1$s else o.f%1$s end as b%1$s, o.c%1$s', c.n) else format('o.b%1$s, o.c%1$s', c.n) end, ', ' order by c.n) into columns
-    from (select m.n, m.key_position is not null as is_key from gnomon.merge_columns(p_tracked) m union all select g.n, false from gnomon.gone_columns(p_tracked) g) c;
+  if forked and b.forked_bound is not null then
+    same := format('(0 = any (o.took) and %s)', gnomon.untouched(p_tracked));
+    was := format('case when %s then o.alive else %s end', same, was);
+  end if;
+  -- Of a branch of a branch a refresh also looks at rows that it has otherwise than its parent only.
+  rows := format('gnomon.h%s_overlay o where (%s or o.alive)%s', p_tracked, case when forked then 'coalesce(o.forked, o.was)' when p_merge.kind = 'refresh' and b.parent is not null then 'true' else 'o.was' end, ' and ' || gnomon.merge_filter(p_tracked, p_merge.options, 'o'));
   if p_keys_only then
     -- By itself, so that rows which are locked don't carry the whole of it along.
-    return format('(select %s from gnomon.h%s_overlay o where (%s or o.alive)%s offset 0)', (select string_agg('o.k' || c.n, ', ' order by c.key_position) from gnomon.merge_columns(p_tracked) c where c.key_position is not null), p_tracked,
-      case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end, ' and ' || gnomon.merge_filter(p_tracked, p_merge.options, 'o'));
+    return format('(select %s from %s offset 0)', (select string_agg('o.k' || c.n, ', ' order by c.key_position) from gnomon.merge_columns(p_tracked) c where c.key_position is not null), rows);
   end if;
-  return format('(select o.v, o.at, %1$s as was, o.alive, %2$s from gnomon.h%3$s_overlay o where (%1$s or o.alive)%4$s)', case when forked then 'coalesce(o.forked, o.was)' else 'o.was' end, columns, p_tracked, ' and ' || gnomon.merge_filter(p_tracked, p_merge.options, 'o'));
+  select string_agg(case when c.is_key then 'o.k' || c.n
+      when same is not null then format('case when o.forked is null then o.b%1$s when %2$s or %1$s = any (o.took) and %3$s then o.c%1$s else o.f%1$s end as b%1$s, o.c%1$s', c.n, same, gnomon.same_image('o.c' || c.n, 'o.b' || c.n, false))
+      when forked then format('case when o.forked is null then o.b%1$s else o.f%1$s end as b%1$s, o.c%1$s', c.n) else format('o.b%1$s, o.c%1$s', c.n) end, ', ' order by c.n) into columns
+    from (select m.n, m.key_position is not null as is_key from gnomon.merge_columns(p_tracked) m union all select g.n, false from gnomon.gone_columns(p_tracked) g) c;
+  return format('(select o.v, o.at, %s as was, o.alive, %s from %s)', was, columns, rows);
 end $$;
 comment on function gnomon.merge_source is 'SQL: the rows that a branch changed, as gnomon.decide_query takes them.';
 
@@ -394,8 +482,10 @@ declare
   m gnomon.merged;
   b gnomon.branch;
   forked boolean;
+  prefix text;
   assigned text;
   differs text;
+  taken text;
 begin
   select * into m from gnomon.merged x where x.id = p_merge and x.kind = 'merge' and x.status = 'running' and x.xid = pg_current_xact_id();
   b := gnomon.branch_of(m.branch);
@@ -403,12 +493,18 @@ begin
   if m.id is null or forked and b.parent is distinct from m.into_branch then
     return; -- what was merged into another branch is found to be there already the next time
   end if;
-  -- A merge into main leaves what a merge into the parent compares with.
-  select string_agg(format(case when not forked and b.parent is not null then ', f%2$s = case when o.forked is null then o.b%2$s else o.f%2$s end' else '' end || ', %1$s%2$s = o.c%2$s', case when forked then 'f' else 'b' end, c.n), ''), string_agg(format('pg_catalog.record_image_ne(row(o.c%s), row(o.%s%1$s))', c.n, case when forked then 'f' else 'b' end), ' or ') into assigned, differs
+  prefix := case when forked then 'f' else 'b' end;
+  -- A merge into main leaves what a merge into the parent compares with. What came with a later base is not merged into the parent.
+  select string_agg(format(case when not forked and b.parent is not null then ', f%2$s = case when o.forked is null then o.b%2$s else o.f%2$s end' else '' end
+        || case when forked and b.forked_bound is not null then ', f%2$s = case when %2$s = any (o.took) and %3$s then o.f%2$s else o.c%2$s end' else ', %1$s%2$s = o.c%2$s' end, prefix, c.n, gnomon.same_image('o.c' || c.n, 'o.b' || c.n, false)), ''),
+      string_agg(format('pg_catalog.record_image_ne(row(o.c%s), row(o.%s%1$s))', c.n, prefix), ' or '),
+      string_agg(format(', case when %s = any (o.took) and %s then %1$s end', c.n, gnomon.same_image('o.c' || c.n, 'o.b' || c.n, false)), '') into assigned, differs, taken
     from (select x.n from gnomon.merge_columns(p_tracked) x where x.key_position is null union all select g.n from gnomon.gone_columns(p_tracked) g) c;
-  execute format('update gnomon.o%1$s o set %7$s%2$s = o.alive%3$s where o.branch = $1 and (o.%2$s is distinct from o.alive%4$s)%5$s%6$s', p_tracked, case when forked then 'forked' else 'was' end, coalesce(assigned, ''), coalesce(' or ' || differs, ''),
+  taken := case when b.parent is not null and b.forked_bound is not null then format(', took = nullif(array_remove(array[case when 0 = any (o.took) and %s then 0 end%s], null), ''{}'')', gnomon.untouched(p_tracked), taken) else '' end;
+  execute format('update gnomon.o%1$s o set %7$s%2$s = o.alive%3$s%8$s where o.branch = $1 and (o.%2$s is distinct from o.alive%4$s)%5$s%6$s%9$s', p_tracked, case when forked then 'forked' else 'was' end, coalesce(assigned, ''), coalesce(' or ' || differs, ''),
     coalesce(' and ' || gnomon.merge_filter(p_tracked, m.options, 'o'), ''), case when p_except <> '{}' then ' and o.v not in (select unnest($2))' else '' end,
-    case when not forked and b.parent is not null then 'forked = coalesce(o.forked, o.was), ' else '' end) using m.branch, p_except;
+    case when not forked and b.parent is not null then 'forked = coalesce(o.forked, o.was), ' else '' end, taken,
+    case when forked and b.forked_bound is not null then format(' and (0 = any (o.took) and %s) is not true', gnomon.untouched(p_tracked)) else '' end) using m.branch, p_except;
 end $$;
 comment on function gnomon.settle_merge is 'Notes on the branch what was merged, so that it is not merged again and later changes are told apart from it.';
 
@@ -567,7 +663,7 @@ comment on function gnomon.plan_tables is 'The tables that a merge or its undoin
 create function gnomon.merge(p_branch text, p_into text default null, p_options jsonb default '{}') returns gnomon.merge_result
 language plpgsql volatile as $$
 declare
-  m gnomon.merged := gnomon.begin_merge('merge', p_branch, p_into, p_options);
+  m gnomon.merged := gnomon.begin_merge('merge', p_branch, p_into, gnomon.named_options(p_options));
 begin
   if p_into is not null and coalesce((p_options->>'no_stale_reads')::boolean, false) then
     perform gnomon.check_stale(m.branch);
@@ -637,7 +733,7 @@ begin
   if not has_table_privilege(session_user, p_table, 'select') then
     perform gnomon.refuse('42501', format('permission denied for %s', p_table), 'It takes SELECT on the table.', jsonb_build_object('table', p_table::text));
   end if;
-  update gnomon.conflict c set choice = p_choice, "values" = p_values, resolved_at = clock_timestamp(), resolved_by = session_user where c.merge = p_merge and c.relation = p_table::text and c.key = p_key;
+  update gnomon.conflict c set choice = p_choice, "values" = p_values, resolved_at = clock_timestamp(), resolved_by = session_user where c.merge = p_merge and c.tracked = gnomon.present_history(p_table) and c.key = p_key;
   get diagnostics n = row_count;
   if n = 0 then
     perform gnomon.refuse('GN006', format('merge %s has no conflict of %s in %s', p_merge, p_key, p_table), 'gnomon.conflicts lists them.', jsonb_build_object('table', p_table::text, 'merge', p_merge));
@@ -667,3 +763,19 @@ begin
   return r;
 end $$;
 comment on function gnomon.finish_merge is 'Merges anew what a merge was about, with its conflicts as they were resolved. A resolution holds as long as the row that it is merged into is what it was; what has become a conflict since is one. Where any is left the result says so, and they are listed under its number.';
+
+create function gnomon.prune_reports(p_keep interval default '30 days') returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  n bigint;
+begin
+  if p_keep is null or p_keep < interval '0' then
+    perform gnomon.refuse('GN006', format('reports cannot be kept for %s', coalesce(p_keep::text, 'null')), 'Time to keep is not negative.');
+  end if;
+  delete from gnomon.merged m where m.status <> 'merged' and m.at < clock_timestamp() - p_keep;
+  get diagnostics n = row_count;
+  -- Of a merge that was carried out what it wrote is told on, by history, and its counts are.
+  delete from gnomon.conflict c using gnomon.merged m where m.id = c.merge and m.at < clock_timestamp() - p_keep;
+  return n;
+end $$;
+comment on function gnomon.prune_reports is 'Forgets dry runs and refused merges that are older than this, with their conflicts and violations, and which conflicts older merges left; returns how many merges it forgot. Upkeep does it after 30 days.';

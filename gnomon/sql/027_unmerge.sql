@@ -117,7 +117,7 @@ comment on function gnomon.undo_tables is 'The tables that the undo of a merge i
 create function gnomon.undo_merge(p_merge bigint, p_options jsonb default '{}') returns gnomon.merge_result
 language plpgsql volatile as $$
 begin
-  return gnomon.run_merge(gnomon.begin_undo(p_merge, p_options));
+  return gnomon.run_merge(gnomon.begin_undo(p_merge, gnomon.named_options(p_options)));
 end $$;
 comment on function gnomon.undo_merge is 'Takes back what a merge wrote to main, and what triggers and foreign keys wrote with it, column by column. What changed since stays as it is and is listed by gnomon.conflicts, unless the option conflicts says fail (then nothing is undone), or force (all is as before the merge). Other options: tables, dry_run. The undo is a merge with a number of its own, and can be undone. The branch is not changed by it.';
 
@@ -157,11 +157,12 @@ declare
   m gnomon.merged;
   source text;
   columns text;
-  agrees text;
+  parent int;
 begin
   select * into m from gnomon.merged x where x.id = p_merge;
+  parent := (select b.parent from gnomon.branch b where b.id = m.branch);
   for t in select x.tracked, y.relation from gnomon.overlays() x join annals.tracked y on y.id = x.tracked loop
-    execute format('select %L::text where exists (select from gnomon.o%s o where o.branch = $1 and (o.was or o.alive))', t.relation, t.tracked) into relation using m.branch;
+    execute format('select %L::text where exists (select from gnomon.o%s o where o.branch = $1 and (o.was or o.alive or o.forked is not null))', t.relation, t.tracked) into relation using m.branch;
     continue when relation is null;
     if p_views->>t.relation::oid::text is null then
       perform gnomon.history_at(t.relation, p_place);
@@ -173,7 +174,9 @@ begin
     select string_agg(case a.attname when 'branch' then m.branch::text when 'alive' then 'case p.op when ''d'' then false when ''i'' then true when ''u'' then true else p.there end' when 'was' then 'p.there' when 'v' then 'p.v'
         else coalesce(case left(a.attname, 1) when 'k' then 'p.' || a.attname when 'c' then 'case when p.op in (''i'', ''u'') then p.d' || c.n || ' else p.m' || c.n || ' end' when 'b' then 'p.m' || c.n end, 'null') end, ', ' order by a.attnum) into columns
       from pg_attribute a left join gnomon.merge_columns(t.tracked) c on a.attname in ('k' || c.n, 'c' || c.n, 'b' || c.n) where a.attrelid = format('gnomon.o%s', t.tracked)::regclass and a.attnum > 0 and not a.attisdropped;
-    settle := format('select gnomon.settle_refresh(%s, %s, (select coalesce(array_agg(row(%s)::gnomon.o%2$s), ''{}''::gnomon.o%2$s[]) from pg_temp.%%1$I p where p.op in (''i'', ''u'', ''d'')), array(select p.v from pg_temp.%%1$I p where p.op not in (''i'', ''u'', ''d'')))', m.id, t.tracked, columns);
+    -- Of a branch of a branch all rows are looked at: what is as in the new base may still be otherwise than the parent has it.
+    settle := format('select gnomon.settle_refresh(%1$s, %2$s, (select coalesce(array_agg(row(%3$s)::gnomon.o%2$s), ''{}''::gnomon.o%2$s[]) from pg_temp.%%1$I p where %4$s), array(select p.v from pg_temp.%%1$I p where not %4$s))', m.id, t.tracked, columns,
+      case when parent is not null then 'true' else 'p.op in (''i'', ''u'', ''d'')' end);
     return next;
   end loop;
 end $$;
@@ -183,15 +186,33 @@ create function gnomon.settle_refresh(p_merge bigint, p_tracked int, p_rows anya
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   m gnomon.merged;
+  parent int;
+  names text := '';
+  vals text := '';
+  taken text;
 begin
   select * into m from gnomon.merged x where x.id = p_merge and x.kind = 'refresh' and x.status = 'running' and x.xid = pg_current_xact_id();
+  parent := (select b.parent from gnomon.branch b where b.id = m.branch);
   if m.id is null or pg_typeof(p_rows)::oid <> (select c.reltype from pg_class c where c.oid = format('gnomon.o%s', p_tracked)::regclass) and pg_typeof(p_rows)::oid <> (select y.typarray from pg_type y join pg_class c on c.reltype = y.oid where c.oid = format('gnomon.o%s', p_tracked)::regclass) then
     return;
   end if;
   -- What is as in the new base is the branch's own no longer.
   execute format('delete from gnomon.o%s o where o.branch = $1 and o.v = any ($2)', p_tracked) using m.branch, p_gone;
-  execute format('update gnomon.o%s o set alive = u.alive, was = u.was, v = nextval(''annals.v''), xid = pg_current_xact_id()%s from unnest($2) u where o.branch = $1 and o.v = u.v', p_tracked,
-    (select string_agg(format(', c%1$s = u.c%1$s, b%1$s = u.b%1$s', c.n), '') from gnomon.merge_columns(p_tracked) c where c.key_position is null)) using m.branch, p_rows;
+  select string_agg(', ' || case left(a.attname, 1) when 'c' then format('(g.u).c%s', c.n) when 'b' then format('(g.u).b%s', c.n) when 'f' then case when parent is not null then format('case when (g.o).forked is null then (g.o).b%1$s else (g.o).f%1$s end', c.n) else 'null' end end, '' order by a.attnum),
+         string_agg(', ' || a.attname, '' order by a.attnum) into vals, names
+    from gnomon.merge_columns(p_tracked) c join pg_attribute a on a.attrelid = format('gnomon.o%s', p_tracked)::regclass and a.attname in ('c' || c.n, 'b' || c.n, 'f' || c.n) and not a.attisdropped where c.key_position is null;
+  select coalesce(vals, '') || string_agg(format(', (g.o).k%s', c.n), '' order by c.n), coalesce(names, '') || string_agg(', k' || c.n, '' order by c.n) into vals, names from gnomon.merge_columns(p_tracked) c where c.key_position is not null;
+  if parent is not null then
+    -- What the branch has otherwise than its parent because main has it otherwise now: where it had not changed that itself, or has not got its way.
+    taken := (select format('nullif(array_remove(array[case when u.alive <> coalesce(o.forked, o.was) and u.alive = u.was and (o.alive = coalesce(o.forked, o.was) or 0 = any (o.took) and %s) then 0 end%s], null), ''{}'')', gnomon.untouched(p_tracked),
+      string_agg(format(', case when u.alive and coalesce(o.forked, o.was) and %1$s and not %2$s and (not o.alive or %3$s or %5$s = any (o.took) and %4$s or not %6$s) then %5$s end', gnomon.same_image('u.c' || c.n, 'u.b' || c.n, false),
+        gnomon.same_image('u.c' || c.n, f.value, false), gnomon.same_image('o.c' || c.n, f.value, false), gnomon.same_image('o.c' || c.n, 'o.b' || c.n, false), c.n, gnomon.same_image('u.c' || c.n, 'o.c' || c.n, false)), '' order by c.n))
+      from gnomon.merge_columns(p_tracked) c cross join lateral (select format('case when o.forked is null then o.b%1$s else o.f%1$s end', c.n) as value) f where c.key_position is null);
+  end if;
+  -- All go before any comes, so that unique values can change places.
+  execute format('with gone as (delete from gnomon.o%1$s o using unnest($2) u where o.branch = $1 and o.v = u.v returning o, u, %2$s as took)
+    insert into gnomon.o%1$s (branch, alive, was, forked, took, at, login%3$s) select $1, (g.u).alive, (g.u).was, %4$s, g.took, (g.o).at, (g.o).login%5$s from gone g order by (g.o).v', p_tracked,
+    coalesce(taken, 'null::int[]'), names, case when parent is not null then 'coalesce((g.o).forked, (g.o).was)' else 'null::boolean' end, vals) using m.branch, p_rows;
 end $$;
 comment on function gnomon.settle_refresh is 'Puts rows of a branch in place over its new base.';
 
@@ -201,8 +222,8 @@ declare
   b int := (select m.branch from gnomon.merged m where m.id = p_merge and m.kind = 'refresh' and m.status = 'running' and m.xid = pg_current_xact_id());
   o record;
 begin
-  -- Of a row that came and went on the branch, or whose end was merged, nothing is left to be told over the new base.
-  for o in select * from gnomon.overlays() loop
+  -- Of a row that came and went on the branch, or whose end was merged, nothing is left to be told over the new base; what the parent had of it may.
+  for o in select x.* from gnomon.overlays() x, gnomon.branch y where y.id = b and y.parent is null loop
     execute format('delete from %s o where o.branch = $1 and not o.alive and not o.was', o.relation) using b;
   end loop;
   perform gnomon.move_base(b, gnomon.place_of(p_coordinate)) where b is not null;
@@ -212,13 +233,15 @@ comment on function gnomon.end_refresh is 'Gives the branch that is being refres
 create function gnomon.refresh_branch(p_name text, p_to text default 'now', p_options jsonb default '{}') returns gnomon.merge_result
 language plpgsql volatile set jit = off as $$
 declare
-  m gnomon.merged := gnomon.begin_merge('refresh', p_name, null, p_options);
+  m gnomon.merged := gnomon.begin_merge('refresh', p_name, null, gnomon.named_options(p_options));
   place gnomon.place := gnomon.place_of(p_to);
   dry boolean := coalesce((p_options->>'dry_run')::boolean, false);
   result gnomon.merge_result;
   t record;
   settles text[] := '{}';
   tables int[] := '{}';
+  views jsonb;
+  violations jsonb := '[]';
   n bigint;
   s text;
   stats jsonb;
@@ -231,7 +254,8 @@ begin
   perform gnomon.at(place.coordinate, true);
   result.merge := m.id;
   result.inserted := 0; result.updated := 0; result.deleted := 0; result.already := 0; result.conflicts := 0; result.violations := 0; result.tables := '{}';
-  for t in select * from gnomon.refresh_tables(m.id, place, (gnomon.open_at(place.coordinate, current_schemas(false), current_setting('search_path'), 'refuse')).tables) loop
+  views := (gnomon.open_at(place.coordinate, current_schemas(false), current_setting('search_path'), 'refuse')).tables;
+  for t in select * from gnomon.refresh_tables(m.id, place, views) loop
     execute format('create temp table %I on commit drop as %s', format('gnomon_merge_%s_%s', m.id, t.tracked), t.query);
     tables := tables || t.tracked;
     settles := settles || format(t.settle, format('gnomon_merge_%s_%s', m.id, t.tracked));
@@ -245,6 +269,14 @@ begin
     result.tables := result.tables || jsonb_build_object(t.relation, stats);
   end loop;
   result.status := case when dry then 'dry run' when result.conflicts > 0 and coalesce(p_options->>'conflicts', 'fail') <> 'keep' then 'conflicts' else 'merged' end;
+  if result.status <> 'conflicts' then
+    -- Each side keeps the rules, but both together may not.
+    violations := gnomon.find_violations((select coalesce(jsonb_agg(jsonb_build_object('tracked', x)), '[]') from unnest(tables) x), format('gnomon_merge_%s_', m.id), views, false);
+    if violations <> '[]' then
+      result.violations := gnomon.note_violations(m.id, violations);
+      result.status := case when dry then 'dry run' else 'violations' end;
+    end if;
+  end if;
   for i in 1 .. cardinality(tables) loop
     if result.conflicts > 0 then
       execute format('select count(gnomon.note_conflicts(%s, %s, y.rows)) from (select jsonb_agg(jsonb_build_object(''v'', x.v, ''key'', x.key, ''kind'', x.kind, ''columns'', x.conflicts, ''base'', x.base, ''branch'', x.ours, ''main'', x.theirs, ''image'', x.image)) as rows
@@ -262,7 +294,7 @@ begin
   perform set_config(x.name, x.value, true) from unnest(names, outer_settings) x (name, value);
   return result;
 end $$;
-comment on function gnomon.refresh_branch is 'Gives a branch a later base (now, or another place), and decides column by column what becomes of rows that both the branch and main have changed: with the options of gnomon.merge (strategies, conflicts fail or keep, dry_run), where ours is the branch and theirs is main. Where there are conflicts nothing is changed, and gnomon.conflicts lists them. What main then has itself is a change of the branch no longer. The counts say in how many rows the branch differs from its new base.';
+comment on function gnomon.refresh_branch is 'Gives a branch a later base (now, or another place), and decides column by column what becomes of rows that both the branch and main have changed: with the options of gnomon.merge (strategies, conflicts fail or keep, dry_run), where ours is the branch and theirs is main. Where there are conflicts, or constraints would be violated, nothing is changed, and gnomon.conflicts and gnomon.violations list them. What main then has itself is a change of the branch no longer. The counts say in how many rows the branch differs from its new base.';
 
 create function gnomon.check_refresh(p_branch int, p_place gnomon.place) returns void
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$

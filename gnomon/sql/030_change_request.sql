@@ -447,7 +447,7 @@ begin
 end $$;
 comment on function gnomon.request_to_change is 'Locks a request that is not closed; an error when it is.';
 
-create function gnomon.open_request(p_branch text, p_title text, p_purpose text default '', p_into text default null, p_policy text default null, p_options jsonb default '{}') returns int
+create function gnomon.note_request(p_branch text, p_title text, p_purpose text, p_into text, p_policy text, p_options jsonb) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   b gnomon.branch := gnomon.branch_named(p_branch);
@@ -465,6 +465,11 @@ begin
   insert into gnomon.change_request as q (branch, branch_name, target, title, purpose, policy, options) values (b.id, b.name, p_into, p_title, coalesce(p_purpose, ''), p_policy, coalesce(p_options, '{}') - 'request') returning q.id into id;
   return id;
 end $$;
+comment on function gnomon.note_request is 'Notes a change request, whose options name tables with their schemas.';
+
+-- The names of tables are those that who opens the request means.
+create function gnomon.open_request(p_branch text, p_title text, p_purpose text default '', p_into text default null, p_policy text default null, p_options jsonb default '{}') returns int
+language plpgsql volatile as $$ begin return gnomon.note_request(p_branch, p_title, p_purpose, p_into, p_policy, gnomon.named_options(coalesce(p_options, '{}'))); end $$;
 comment on function gnomon.open_request is 'Asks for a branch to be merged, into main or another branch, under a policy beside those that cover it, with options of the merge; returns the number of the request.';
 
 create function gnomon.review_request(p_request int, p_verdict text, p_comment text default '', p_state text default null) returns void

@@ -9,7 +9,7 @@
 -- elsewhere they are in the way of dropping a column or changing its type: drop them, and gnomon.sync writes them again.
 
 create view gnomon.confined_access (function) with (security_invoker = true) as
-  select unnest(array['astray', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branches', 'change_requests', 'create_branch', 'describe_branch', 'drop_branch', 'enter_branch', 'holds', 'is_confined', 'leave', 'lent_diff', 'note_plan', 'note_read', 'open_branch', 'open_loans', 'open_request',
+  select unnest(array['astray', 'branch_here', 'branch_holds', 'branch_named', 'branch_of', 'branches', 'change_requests', 'create_branch', 'describe_branch', 'drop_branch', 'enter_branch', 'holds', 'is_confined', 'leave', 'lent_diff', 'named_options', 'note_plan', 'note_read', 'note_request', 'open_branch', 'open_loans', 'open_request', 'table_named',
     'refuse', 'refuse_check', 'refuse_generated', 'refuse_loan', 'rename_branch', 'reset_branch', 'resume', 'reviews', 'use', 'versions', 'withdraw_request']);
 comment on view gnomon.confined_access is 'Which functions a role that is confined may execute, see gnomon.confine. Each of them holds it to its branches; what they call is not among them, unless they run as the caller.';
 comment on column gnomon.confined_access.function is 'Name of the function.';

@@ -46,7 +46,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'check_branch_name', 'check_unprotected', 'create_branch', 'describe_branch', 'drop_branch', 'expire_branch', 'hold_branch', 'lock_branch', 'protect_branch', 'rename_branch', 'reset_branch']), 'operator'
   union all
   select 'gnomon', unnest(array[
-    'begin_branching', 'branch_out', 'today_of', 'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_merge_view', 'drop_overlay', 'make_overlay', 'move_base', 'overlay_counts', 'overlays', 'branch_before', 'branch_checks', 'branch_rules', 'follow_writing', 'branch_columns', 'branch_references', 'branch_uniques', 'coercing', 'deriving', 'equals', 'has_code', 'is_plain', 'numbering', 'parent_rows', 'reaches_code', 'refusing_generated', 'settle', 'settle_deferred', 'write_act', 'write_checks_of_references', 'write_defaults', 'write_derive', 'write_judge', 'write_writing', 'plain_equality', 'write_branch_rows', 'write_branch_triggers', 'write_put']), 'owner'
+    'begin_branching', 'branch_out', 'today_of', 'changed_by', 'clear_overlays', 'copy_overlays', 'drop_expired_branches', 'drop_merge_view', 'drop_overlay', 'make_overlay', 'move_base', 'orphan_branches', 'overlay_counts', 'overlays', 'branch_before', 'branch_checks', 'branch_rules', 'follow_writing', 'branch_columns', 'branch_references', 'branch_uniques', 'coercing', 'deriving', 'equals', 'has_code', 'is_plain', 'needs_path', 'numbering', 'parent_rows', 'reaches_code', 'refusing_generated', 'settle', 'settle_deferred', 'write_act', 'write_checks_of_references', 'write_defaults', 'write_derive', 'write_judge', 'write_writing', 'plain_equality', 'write_branch_rows', 'write_branch_triggers', 'write_put']), 'owner'
   union all
   select 'gnomon', unnest(array[
     'check_stale', 'marks_of', 'note_plan', 'note_read', 'noted_history', 'own_merges', 'range_columns', 'range_names', 'reads', 'stale_query', 'stale_reads']), 'viewer'
@@ -59,7 +59,7 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'approvals', 'change_requests', 'check_merge', 'merge_policies', 'policy_refusals', 'reviews', 'unmet_query', 'unknown_policy', 'written', 'written_keys']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'merge_request', 'open_request', 'request_of', 'request_to_change', 'review_request', 'withdraw_request']), 'operator'
+    'merge_request', 'note_request', 'open_request', 'request_of', 'request_to_change', 'review_request', 'withdraw_request']), 'operator'
   union all
   select 'gnomon', unnest(array[
     'check_policy_options', 'drop_merge_policy', 'set_merge_policy']), 'admin'
@@ -74,15 +74,15 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'branch_diff_query', 'check_reaches', 'overlay_image', 'write_changed', 'write_open']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'changed_at', 'conflicts', 'merge_json', 'merge_of', 'merge_rows', 'merges', 'no_table', 'refuse_merge', 'strategies', 'suits', 'union_arrays', 'violations', 'wrote']), 'viewer'
+    'changed_at', 'conflicts', 'merge_json', 'merge_of', 'merge_rows', 'merges', 'no_table', 'refuse_merge', 'table_named', 'strategies', 'suits', 'union_arrays', 'violations', 'wrote']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'begin_merge', 'begin_undo', 'carry_resolutions', 'check_refresh', 'end_merge', 'end_refresh', 'find_violations', 'finish_merge', 'merge', 'merge_statements', 'merge_tables', 'note_conflicts', 'note_violations', 'plan_tables', 'refresh_branch', 'refresh_tables', 'resolve', 'run_merge', 'settle_merge', 'settle_refresh', 'undo_merge', 'undo_tables', 'violation_queries']), 'operator'
+    'begin_merge', 'begin_undo', 'named_options', 'carry_resolutions', 'check_refresh', 'end_merge', 'end_refresh', 'find_violations', 'finish_merge', 'merge', 'merge_statements', 'merge_tables', 'note_conflicts', 'note_violations', 'plan_tables', 'refresh_branch', 'refresh_tables', 'resolve', 'run_merge', 'settle_merge', 'settle_refresh', 'undo_merge', 'undo_tables', 'violation_queries']), 'operator'
   union all
-  select 'gnomon', unnest(array['set_strategy']), 'admin'
+  select 'gnomon', unnest(array['prune_reports', 'set_strategy']), 'admin'
   union all
   select 'gnomon', unnest(array[
-    'check_decider', 'check_merge_options', 'decide_query', 'decide_value', 'gone_columns', 'merge_columns', 'merge_filter', 'merge_source', 'merge_target', 'object_of', 'parents_first', 'planned_rows', 'same_image', 'stored_image', 'strategy_of', 'untouched_rows', 'written_rows', 'written_tables', 'write_merge_view']), 'owner'
+    'check_decider', 'check_merge_options', 'decide_query', 'decide_value', 'fork_values', 'gone_columns', 'merge_columns', 'merge_filter', 'merge_source', 'merge_target', 'object_of', 'parents_first', 'planned_rows', 'same_image', 'stored_image', 'strategy_of', 'untouched', 'untouched_rows', 'written_rows', 'written_tables', 'write_merge_view']), 'owner'
   union all
   select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
