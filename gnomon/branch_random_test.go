@@ -18,7 +18,7 @@ import (
 func TestBranchesAreAsTheModel(t *testing.T) {
 	t.Parallel()
 	g, pool := installed(t)
-	long := time.Now().Add(7 * time.Second)
+	long := time.Now().Add(4 * time.Second)
 	done, worlds := map[string]int{}, slices.Clone(branchWorlds)
 	few(t, 1000, func(r *rapid.T) {
 		if time.Now().After(long) && flag.Lookup("rapid.checks").Value.String() == usualChecks {
@@ -67,7 +67,7 @@ func (p *branchProgram) run(pool *pgxpool.Pool) {
 func TestSQLOnABranchIsAsOnATable(t *testing.T) {
 	t.Parallel()
 	g, pool := installed(t)
-	long := time.Now().Add(5 * time.Second)
+	long := time.Now().Add(3 * time.Second)
 	done := map[string]int{}
 	few(t, 1000, func(r *rapid.T) {
 		if time.Now().After(long) && flag.Lookup("rapid.checks").Value.String() == usualChecks {

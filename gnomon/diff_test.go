@@ -540,7 +540,7 @@ func rowText(row map[string]*string) string {
 func TestDiffEqualsTheComparisonOfCopies(t *testing.T) {
 	t.Parallel()
 	g, pool := installed(t)
-	rapid.Check(t, func(r *rapid.T) {
+	few(t, 15, func(r *rapid.T) {
 		rapid.SampledFrom(lands).Draw(r, "land").program(t, r, g, pool)
 	})
 }

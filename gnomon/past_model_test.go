@@ -100,7 +100,7 @@ const rowsOfT = "select q::text from (select * from t) q"
 func TestThePastIsWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	g, pool := installed(t)
-	few(t, 20, func(r *rapid.T) {
+	few(t, 8, func(r *rapid.T) {
 		w := rapid.SampledFrom(worlds).Draw(r, "world")
 		p := &program{t: t, r: r, g: g, pool: pool, keys: map[string][]any{}}
 		p.run(w)

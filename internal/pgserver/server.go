@@ -48,7 +48,11 @@ var settings = map[string]string{
 	"listen_addresses": "", // a socket in a private folder is enough
 
 	// The data has to outlive PostgreSQL's processes, not the machine.
-	"fsync": "off",
+	"fsync":            "off",
+	"full_page_writes": "off",
+
+	// To compile the short queries of tests takes longer than to execute them.
+	"jit": "off",
 
 	// A file in the data folder goes with the folder, even after SIGKILL, and containers have little /dev/shm.
 	"dynamic_shared_memory_type": "mmap",
@@ -65,7 +69,7 @@ var settings = map[string]string{
 // Start returns a server: that of DATABASE_URL, PGHOST or PGSERVICE if one of them is set; otherwise it starts one of
 // its own, with PostgreSQL programs found on this machine or fetched through npm. The error wraps [ErrUnavailable]
 // if there are none. The server of one's own lives until Stop or until this process ends in whatever way. Its
-// superuser is postgres; fsync=off, max_connections=200, max_prepared_transactions=10, timezone=UTC,
+// superuser is postgres; fsync=off, full_page_writes=off, jit=off, max_connections=200, max_prepared_transactions=10, timezone=UTC,
 // dynamic_shared_memory_type=mmap and temp_file_limit=2GB are set, and it has no network address. The context bounds
 // the start, not the server's life.
 func Start(ctx context.Context, o Options) (*Server, error) {
