@@ -78,15 +78,11 @@ func (g *group) winner() *value {
 	return nil
 }
 
-// losers are the other values that are there, from the latest to the earliest.
-func (g *group) losers() (vs []value) {
-	won := false
+// there are all the values that are there, the winner first.
+func (g *group) there() (vs []value) {
 	for i := len(g.values) - 1; i >= 0; i-- {
 		if g.values[i].open == 0 {
-			if won {
-				vs = append(vs, g.values[i].value)
-			}
-			won = true
+			vs = append(vs, g.values[i].value)
 		}
 	}
 	return vs

@@ -222,6 +222,9 @@ func (d *differ) place(old, new *value) error {
 // same is for a value that is there at both moments.
 func (d *differ) same(old, new *value, step any) error {
 	if d.node.kind == Text {
+		if new.characters() == 0 {
+			return nil
+		}
 		if err := d.character(false); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ type node struct {
 	blocks []block
 	marks  []markEvent
 
-	losing map[int][]value // by index of entry, element or character: the values that lost, from the latest to the earliest
+	rivals map[int][]value // by index of entry, element or character: its values if there are several, from the latest to the earliest
 
 	// Of objects that two moments have in common:
 	parent *node
@@ -104,7 +104,8 @@ func (n *node) position(step any) int {
 }
 
 // Conflicts are all the values that were written to the key or the element at the path without knowledge of each other: the winner first, then from the latest
-// to the earliest; a single one if there is no conflict, none if nothing is there. The state has to be read with [Options.Conflicts].
+// to the earliest; a single one if there is no conflict, none if nothing is there. The state has to be read with [Options.Conflicts]. A character without conflict comes
+// without the operation that set it.
 func (s *State) Conflicts(path ...any) []Value {
 	if len(path) == 0 {
 		return nil
@@ -114,28 +115,29 @@ func (s *State) Conflicts(path ...any) []Value {
 		return nil
 	}
 	n := parent.node
-	var vs []Value
 	step := path[len(path)-1]
-	index, isIndex := step.(int)
 	i := n.position(step)
-	switch {
-	case n.kind == Text && isIndex:
-		if index < 0 || index >= n.size {
-			return nil
-		}
+	var at *value
+	switch index, isIndex := step.(int); {
+	case n.kind == Text && isIndex && index >= 0 && index < n.size:
 		if i >= 0 {
-			vs = append(vs, s.value(&n.blocks[i].value))
+			at = &n.blocks[i].value
 		} else {
-			vs = append(vs, s.value(n.character(index)))
+			at = n.character(index)
 		}
 		i = index
 	case i < 0:
 		return nil
 	default:
-		vs = append(vs, s.value(&n.vals[i]))
+		at = &n.vals[i]
 	}
-	for _, v := range n.losing[i] {
-		vs = append(vs, s.value(&v))
+	rivals := n.rivals[i]
+	if rivals == nil {
+		return []Value{s.value(at)}
+	}
+	vs := make([]Value, len(rivals))
+	for i := range rivals {
+		vs[i] = s.value(&rivals[i])
 	}
 	return vs
 }
@@ -161,7 +163,7 @@ type Conflict struct {
 func (s *State) AllConflicts() []Conflict {
 	var cs []Conflict
 	s.walk(s.root, nil, func(n *node, path Path) {
-		for _, i := range sortedKeys(n.losing) {
+		for _, i := range sortedKeys(n.rivals) {
 			var step any = i
 			switch {
 			case n.kind == Map:

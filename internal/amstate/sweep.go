@@ -251,7 +251,7 @@ func (s *sweep) place(g *group) error {
 		return err
 	}
 	n.vals = append(n.vals, *v)
-	return s.placeLosers(g, len(n.vals)-1)
+	return s.placeRivals(g, len(n.vals)-1)
 }
 
 func (s *sweep) placeText(g *group, v *value) error {
@@ -279,25 +279,26 @@ func (s *sweep) placeText(g *group, v *value) error {
 		n.text = append(n.text, object...)
 		n.size++
 	}
-	return s.placeLosers(g, at)
+	return s.placeRivals(g, at)
 }
 
-func (s *sweep) placeLosers(g *group, at int) error {
+func (s *sweep) placeRivals(g *group, at int) error {
 	if !s.conflicts || len(g.values) < 2 {
 		return nil
 	}
-	losers := g.losers()
-	for i := range losers {
-		if err := s.keep(&losers[i]); err != nil {
+	rivals := g.there()
+	if len(rivals) < 2 {
+		return nil
+	}
+	for i := range rivals {
+		if err := s.keep(&rivals[i]); err != nil {
 			return err
 		}
 	}
-	if len(losers) > 0 {
-		if s.node.losing == nil {
-			s.node.losing = map[int][]value{}
-		}
-		s.node.losing[at] = losers
+	if s.node.rivals == nil {
+		s.node.rivals = map[int][]value{}
 	}
+	s.node.rivals[at] = rivals
 	return nil
 }
 
