@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/annals-db/annals/internal/amformat"
+	"github.com/annals-db/annals/internal/pgtx"
 )
 
 // Applied is what a write did.
@@ -44,10 +45,17 @@ func (s *Store) apply(ctx context.Context, id uuid.UUID, park bool, data [][]byt
 	if len(saves) > 0 {
 		return Applied{}, &Error{Kind: ErrUnsupported, Message: "a save is among the changes", Hint: "MergeSave takes saves.", Doc: id, Index: -1}
 	}
-	err = s.write(ctx, func(tx pgx.Tx) (err error) {
-		applied, err = s.add(ctx, tx, id, changes, park)
+	direct := true
+	err = refused(pgtx.Retry(ctx, func() (err error) {
+		applied, direct, err = s.addDirectly(ctx, id, changes, park)
 		return err
-	})
+	}))
+	if !direct {
+		err = s.write(ctx, func(tx pgx.Tx) (err error) {
+			applied, err = s.add(ctx, tx, id, changes, park)
+			return err
+		})
+	}
 	if err != nil {
 		return Applied{}, err
 	}
@@ -107,7 +115,7 @@ func (s *Store) add(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []inco
 }
 
 // decide returns what adding changes does to a document that was looked at, and the arguments of putSQL; none where there is nothing to write.
-func (s *Store) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, changes []incoming, park bool) (applied Applied, args []any, err error) {
+func (s *Store) decide(ctx context.Context, tx DB, id uuid.UUID, d *seen, changes []incoming, park bool) (applied Applied, args []any, err error) {
 	known := make(map[amformat.Hash]bool, len(d.known))
 	for _, h := range d.known {
 		known[amformat.Hash(h)] = true
@@ -173,7 +181,7 @@ func (s *Store) fits(id uuid.UUID, d *seen, changes, waiting []incoming) error {
 }
 
 // withParked returns changes and those that are parked, in causal order, which of them are parked, and which of their dependencies are lacking.
-func (s *Store) withParked(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []incoming) (all []incoming, parked map[amformat.Hash]bool, lacking []Hash, err error) {
+func (s *Store) withParked(ctx context.Context, tx DB, id uuid.UUID, changes []incoming) (all []incoming, parked map[amformat.Hash]bool, lacking []Hash, err error) {
 	rows, err := tx.Query(ctx, "select p.chunk from automerge.parked p where p.doc = $1", id)
 	if err != nil {
 		return nil, nil, nil, err
@@ -212,7 +220,7 @@ func scanPut(row pgx.Row, applied *Applied) error {
 }
 
 // putArgs are the arguments of putSQL.
-func (s *Store) putArgs(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, changes, waiting []incoming) ([]any, error) {
+func (s *Store) putArgs(ctx context.Context, tx DB, id uuid.UUID, d *seen, changes, waiting []incoming) ([]any, error) {
 	n := len(changes)
 	hash, deps, actor, chunk := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	seq, startOp, ops, times, messages := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]*string, n)

@@ -24,7 +24,7 @@ func (d *seen) wanted() (*wanted, error) {
 
 // project returns what the projection of a document is after changes that are being added: its JSON, nil where it stays as it is, and its state, nil
 // where that would be too large.
-func (s *Store) project(ctx context.Context, tx pgx.Tx, id uuid.UUID, d *seen, changes []incoming) (data, state []byte, err error) {
+func (s *Store) project(ctx context.Context, tx DB, id uuid.UUID, d *seen, changes []incoming) (data, state []byte, err error) {
 	want, err := d.wanted()
 	if err != nil {
 		return nil, nil, err
