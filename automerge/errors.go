@@ -39,6 +39,16 @@ var kindOf = map[string]error{
 	"AM008": ErrUnsupported, "AM009": ErrInvalid,
 }
 
+// codeOf returns the SQLSTATE of a kind of refusal.
+func codeOf(kind error) string {
+	for code, k := range kindOf {
+		if k == kind {
+			return code
+		}
+	}
+	return "XX000"
+}
+
 // Error is a refusal: nothing was written. Fields that say nothing about this refusal are zero.
 type Error struct {
 	Kind    error  // what was refused: one of the Err variables of this package
