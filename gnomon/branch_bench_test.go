@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/annals-db/annals/gnomon"
 	"github.com/annals-db/annals/internal/bench"
@@ -82,7 +83,9 @@ func BenchmarkBranchWrite(b *testing.B) {
 				fmt.Sprintf("insert into part select i, 'code ' || i, i, i from generate_series(1, %d) i", m.rows))
 			track(b, m.g, "public.part")
 			run(b, m.pool, fmt.Sprintf("update part set amount = amount where id <= %d", m.rows/100), "select annals.tick()")
-			must[*gnomon.Branch](b)(m.g.CreateBranch(ctx, kind, gnomon.BranchOptions{Logged: kind == "logged"}))
+			branch := must[*gnomon.Branch](b)(m.g.CreateBranch(ctx, kind, gnomon.BranchOptions{Logged: kind == "logged"}))
+			// A hundredth of the rows has been changed: the planner takes a table that is empty when it is analyzed for one that stays empty.
+			written := must[pgconn.CommandTag](b)(branch.Exec(ctx, "update part set amount = amount + 1 where id % 100 = 7")).RowsAffected()
 			writer := func(side, branch string) bench.Side {
 				return bench.Side{Name: side, Open: func(ctx context.Context, c *pgx.Conn, client int) (bench.Op, error) {
 					if branch != "" {
@@ -102,8 +105,8 @@ func BenchmarkBranchWrite(b *testing.B) {
 					return nil
 				}
 				var steps int64
-				if err := m.pool.QueryRow(ctx, "select count(*) from gnomon.l2").Scan(&steps); err != nil || steps != ops["branch"] {
-					return fmt.Errorf("%d steps of %d updates, %w", steps, ops["branch"], err)
+				if err := m.pool.QueryRow(ctx, "select count(*) from gnomon.l2").Scan(&steps); err != nil || steps != written+ops["branch"] {
+					return fmt.Errorf("%d steps of %d updates, %w", steps, written+ops["branch"], err)
 				}
 				return nil
 			}}.Benchmark(b)
