@@ -81,6 +81,16 @@ begin
 end $$;
 comment on function gnomon.overlay_columns is 'The columns of a table that branches have: those that history stores of it now.';
 
+create function gnomon.spread(p_table text, p_columns text, p_values text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('alter table %s set (fillfactor = 10, vacuum_truncate = false)', p_table);
+  execute format('insert into %s (%s) select %s from generate_series(1, 100)', p_table, p_columns, p_values);
+  execute format('delete from %s', p_table);
+  execute format('alter table %s reset (fillfactor)', p_table);
+end $$;
+comment on function gnomon.spread is 'Gives a new table some empty pages. Of a table with none, ANALYZE says that it is empty, and plans made then read all of it for each row, also when it has become large.';
+
 create function gnomon.make_overlay(p_tracked int) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -94,14 +104,16 @@ begin
   select * into t from annals.tracked k where k.id = p_tracked;
   keys := array(select format('k%s', n) from unnest(t.key) with ordinality u (n, i) order by u.i);
   if to_regclass(overlay) is null then
-    select string_agg(format('%s %s%s', case when k.is_key then 'k' || k.n else p.prefix || k.n end, k.type, k."collate") || case when k.is_key then ' not null' else '' end, ', ' order by p.i, k.n) into list
+    select string_agg(format('add %s %s%s', case when k.is_key then 'k' || k.n else p.prefix || k.n end, k.type, k."collate") || case when k.is_key then ' not null' else '' end, ', ' order by p.i, k.n) into list
       from gnomon.overlay_columns(p_tracked) k cross join (values (1, 'c'), (2, 'b'), (3, 'f')) p (i, prefix) where not k.is_key or p.i = 1;
-    execute format('create table %s (branch int not null, alive boolean not null, was boolean not null, forked boolean, took int[], v bigint not null default nextval(''annals.v''), xid xid8 not null default pg_current_xact_id(), at timestamptz not null default clock_timestamp(), login name not null default session_user, %s, primary key (branch, %s))',
-      overlay, list, array_to_string(keys, ', '));
+    execute format('create table %s (branch int not null, alive boolean not null, was boolean not null, forked boolean, took int[], v bigint not null default nextval(''annals.v''), xid xid8 not null default pg_current_xact_id(), at timestamptz not null default clock_timestamp(), login name not null default session_user)', overlay);
+    perform gnomon.spread(overlay, 'branch, alive, was', '0, false, false');
+    execute format('alter table %s %s, add primary key (branch, %s)', overlay, list, array_to_string(keys, ', '));
     execute format('comment on table %s is %L', overlay, format('Rows of %I.%I that branches changed.', t.schema_name, t.table_name));
-    select string_agg(format('%s %s%s', case when k.is_key then 'k' || k.n else 'c' || k.n end, k.type, k."collate") || case when k.is_key then ' not null' else '' end, ', ' order by k.n) into list from gnomon.overlay_columns(p_tracked) k;
-    execute format('create table gnomon.l%s (branch int not null, v bigint not null default nextval(''annals.v''), xid xid8 not null default pg_current_xact_id(), at timestamptz not null default clock_timestamp(), login name not null default session_user, op "char" not null, alive boolean not null, own boolean not null, %s, primary key (branch, %s, v))',
-      p_tracked, list, array_to_string(keys, ', '));
+    select string_agg(format('add %s %s%s', case when k.is_key then 'k' || k.n else 'c' || k.n end, k.type, k."collate") || case when k.is_key then ' not null' else '' end, ', ' order by k.n) into list from gnomon.overlay_columns(p_tracked) k;
+    execute format('create table gnomon.l%s (branch int not null, v bigint not null default nextval(''annals.v''), xid xid8 not null default pg_current_xact_id(), at timestamptz not null default clock_timestamp(), login name not null default session_user, op "char" not null, alive boolean not null, own boolean not null)', p_tracked);
+    perform gnomon.spread(format('gnomon.l%s', p_tracked), 'branch, op, alive, own', '0, ''u'', false, false');
+    execute format('alter table gnomon.l%s %s, add primary key (branch, %s, v)', p_tracked, list, array_to_string(keys, ', '));
     execute format('comment on table gnomon.l%s is %L', p_tracked, format('What changes of %I.%I on logged branches replaced.', t.schema_name, t.table_name));
   else
     -- Another key: what branches changed has no place in rows that it tells apart.
