@@ -15,6 +15,8 @@ import (
 // its order.
 type loaded struct {
 	id       uuid.UUID
+	heads    []Hash
+	changes  int64
 	snapshot *amformat.Document // nil where there is none
 	data     []byte             // the snapshot as it is stored
 	hashes   []amformat.Hash    // of the snapshot's changes
@@ -24,14 +26,15 @@ type loaded struct {
 
 // load reads a document.
 func (s *Store) load(ctx context.Context, db DB, id uuid.UUID) (*loaded, error) {
-	var chunks [][]byte
+	var chunks, heads [][]byte
 	var hashes []byte
 	d := &loaded{id: id}
-	err := s.In(db).row(ctx, id, []any{&d.data, &hashes, &chunks}, "select s.data, s.hashes, array(select c.chunk from automerge.change c where c.doc = d.id order by c.place) "+
+	err := s.In(db).row(ctx, id, []any{&heads, &d.changes, &d.data, &hashes, &chunks}, "select d.heads, d.changes, s.data, s.hashes, array(select c.chunk from automerge.change c where c.doc = d.id order by c.place) "+
 		"from automerge.document d left join automerge.snapshot s on s.doc = d.id where d.id = $1")
 	if err != nil {
 		return nil, err
 	}
+	d.heads = fromArray(heads)
 	if d.data != nil {
 		if d.snapshot, err = amformat.ParseDocument(d.data, s.limits.format()); err != nil {
 			return nil, malformed(id, err)
