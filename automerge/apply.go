@@ -226,7 +226,7 @@ func (s *Store) putArgs(ctx context.Context, tx DB, id uuid.UUID, d *seen, chang
 	seq, startOp, ops, times, messages := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]*string, n)
 	for i, c := range changes {
 		hash[i], deps[i], actor[i], chunk[i] = c.Hash[:], joined(c.Deps), []byte(c.Actor), c.chunk
-		seq[i], startOp[i], ops[i], times[i], messages[i] = int64(c.Seq), int64(c.StartOp), c.NumOps, c.Time, message(c.Message)
+		seq[i], startOp[i], ops[i], times[i], messages[i] = int64(c.Seq), int64(c.StartOp), c.NumOps, c.Time, storable(c.Message)
 	}
 	park, parkDeps, parkChunk := make([][]byte, len(waiting)), make([][]byte, len(waiting)), make([][]byte, len(waiting))
 	for i, c := range waiting {

@@ -117,3 +117,5 @@ func must[T any](t testing.TB) func(v T, err error) T {
 		return v
 	}
 }
+
+func asError(err error, e **automerge.Error) bool { return errors.As(err, e) }

@@ -170,8 +170,8 @@ func list(changes []*amformat.Change) []incoming {
 	return l
 }
 
-// message is what is kept of what the maker of a change said about it.
-func message(text string) *string {
+// storable is what is kept of what the maker of a change said about it.
+func storable(text string) *string {
 	if text == "" {
 		return nil
 	}

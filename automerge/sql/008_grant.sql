@@ -6,7 +6,7 @@ create view automerge.access (function, who) with (security_invoker = true) as
   union all
   select unnest(array['append', 'look']), 'writer'
   union all
-  select unnest(array['grant_access', 'write', 'write_append', 'write_changes', 'write_snapshot']), 'owner';
+  select unnest(array['grant_access', 'write', 'write_append', 'write_changes', 'write_peer', 'write_snapshot']), 'owner';
 comment on view automerge.access is 'Which functions automerge.grant_access lets whom execute.';
 comment on column automerge.access.function is 'Name of a function of the schema automerge.';
 comment on column automerge.access.who is 'reader, writer (who may do all that a reader may) or owner (nobody else).';
@@ -31,7 +31,7 @@ begin
   end loop;
   if p_writer is not null then
     execute format('grant insert (id, owner, tenant, whole, paths), update (owner, tenant), delete on automerge.document to %I', p_writer);
-    execute format('grant update on automerge.writing, automerge.appending to %I', p_writer);
+    execute format('grant update on automerge.writing, automerge.appending, automerge.syncing to %I', p_writer);
   end if;
   for f, grantee in
     select p.oid, g.role from pg_proc p join automerge.access a on a.function = p.proname
