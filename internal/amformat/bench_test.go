@@ -2,63 +2,115 @@ package amformat
 
 import "testing"
 
-func benchDoc(b *testing.B, name string) (*Document, []byte) {
-	data := fixture(b, name+".am")
-	return must(ParseDocument(data, Limits{}))(b), data
-}
-
-var benchNames = []string{"typed5k", "items2k", "items20k", "text3mb"}
-
-func BenchmarkParseDocument(b *testing.B) {
-	for _, name := range benchNames {
+// each runs a benchmark on the fixtures that are measured everywhere.
+func each(b *testing.B, f func(b *testing.B, name string, data []byte, d *Document)) {
+	for _, name := range []string{"typed5k", "items2k", "items20k", "text3mb"} {
 		b.Run(name, func(b *testing.B) {
-			_, data := benchDoc(b, name)
+			data := fixture(b, name+".am")
+			d := must(ParseDocument(data, Limits{}))(b)
 			b.ReportAllocs()
-			for b.Loop() {
-				must(ParseDocument(data, Limits{}))(b)
-			}
+			f(b, name, data, d)
 		})
 	}
+}
+
+func BenchmarkParseDocument(b *testing.B) {
+	each(b, func(b *testing.B, _ string, data []byte, _ *Document) {
+		for b.Loop() {
+			must(ParseDocument(data, Limits{}))(b)
+		}
+	})
+}
+
+func drain(b *testing.B, rows *Rows) {
+	for rows.Next() {
+	}
+	ok(b, rows.Err())
 }
 
 func BenchmarkRows(b *testing.B) {
-	for _, name := range benchNames {
-		b.Run(name, func(b *testing.B) {
-			d, _ := benchDoc(b, name)
-			b.ReportAllocs()
-			for b.Loop() {
-				rows := d.Rows()
-				for rows.Next() {
-				}
-				ok(b, rows.Err())
-			}
-		})
-	}
+	each(b, func(b *testing.B, _ string, _ []byte, d *Document) {
+		for b.Loop() {
+			drain(b, d.Rows())
+		}
+	})
+}
+
+func BenchmarkMerge(b *testing.B) {
+	each(b, func(b *testing.B, name string, _ []byte, d *Document) {
+		tail := tailOf(b, name)
+		for b.Loop() {
+			drain(b, must(Merge(d, tail))(b))
+		}
+	})
 }
 
 func BenchmarkChanges(b *testing.B) {
-	for _, name := range benchNames {
-		b.Run(name, func(b *testing.B) {
-			d, _ := benchDoc(b, name)
-			b.ReportAllocs()
-			for b.Loop() {
-				must(d.Changes(b.Context()))(b)
-			}
-		})
-	}
+	each(b, func(b *testing.B, _ string, _ []byte, d *Document) {
+		for b.Loop() {
+			must(d.Changes(b.Context()))(b)
+		}
+	})
 }
 
-func BenchmarkParseChanges(b *testing.B) {
-	for _, name := range benchNames {
-		b.Run(name, func(b *testing.B) {
-			d, _ := benchDoc(b, name)
-			changes := must(d.Changes(b.Context()))(b)
-			b.ReportAllocs()
-			for b.Loop() {
-				for _, c := range changes {
-					must(ParseChange(c.Bytes, Limits{}))(b)
+// BenchmarkChangesSince takes the newest changes out of a save, as a merge of it does.
+func BenchmarkChangesSince(b *testing.B) {
+	each(b, func(b *testing.B, name string, _ []byte, d *Document) {
+		changes := must(d.Changes(b.Context()))(b)
+		known := map[ActorID][]Hash{}
+		for _, c := range changes {
+			known[c.Actor] = append(known[c.Actor], c.Hash)
+		}
+		tail := tailOf(b, name)
+		newer := must(WriteDocument(b.Context(), d, nil, tail, Limits{}))(b)
+		for b.Loop() {
+			since := must(must(ParseDocument(newer, Limits{}))(b).ChangesSince(b.Context(), func(a ActorID, seq uint64) (h Hash, ok bool) {
+				if hs := known[a]; seq <= uint64(len(hs)) {
+					return hs[seq-1], true
 				}
+				return h, false
+			}))(b)
+			if len(since) != len(tail) {
+				b.Fatal(len(since))
 			}
-		})
-	}
+		}
+	})
+}
+
+func BenchmarkWriteDocument(b *testing.B) {
+	each(b, func(b *testing.B, name string, _ []byte, d *Document) {
+		tail := tailOf(b, name)
+		_, hashes, err := d.extract(b.Context(), nil)
+		ok(b, err)
+		var saved []byte
+		for b.Loop() {
+			saved = must(WriteDocument(b.Context(), d, hashes, tail, Limits{}))(b)
+		}
+		b.ReportMetric(float64(len(saved)), "B/save")
+	})
+}
+
+func BenchmarkParseHeader(b *testing.B) {
+	parseOne(b, func(c []byte) error { _, err := ParseHeader(c, Limits{}); return err })
+}
+func BenchmarkParseChange(b *testing.B) {
+	parseOne(b, func(c []byte) error { _, err := ParseChange(c, Limits{}); return err })
+}
+
+func parseOne(b *testing.B, parse func([]byte) error) {
+	b.Run("small", func(b *testing.B) {
+		data := fixture(b, "items20k.c1")
+		b.ReportAllocs()
+		for b.Loop() {
+			ok(b, parse(data))
+		}
+	})
+	b.Run("text3mb", func(b *testing.B) {
+		d := must(ParseDocument(fixture(b, "text3mb.am"), Limits{}))(b)
+		data := must(d.Changes(b.Context()))(b)[0].Bytes
+		b.ReportAllocs()
+		for b.Loop() {
+			ok(b, parse(data))
+		}
+	})
 }

@@ -353,7 +353,8 @@ func (c *Change) validate(limits Limits) error {
 	used[0] = true
 	made := map[uint64]Action{} // the objects that this change makes
 	var mark OpID               // the object in which the operation before begins a mark
-	w := newChangeWriter()
+	w := changeWriters.Get().(*changeWriter)
+	defer w.release()
 	r := c.reader()
 	for r.next() {
 		op := &r.op

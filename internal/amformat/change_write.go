@@ -1,8 +1,8 @@
 package amformat
 
 import (
-	"crypto/sha256"
 	"slices"
+	"sync"
 )
 
 // changeWriter writes the operations of one change.
@@ -32,6 +32,16 @@ func newOpWriter() opWriter {
 	return opWriter{
 		objActor: uintWriter(), objCounter: uintWriter(), keyActor: uintWriter(), keyCounter: newDeltaWriter(), keyString: textWriter(),
 		action: uintWriter(), valueMeta: uintWriter(), markName: textWriter(),
+	}
+}
+
+// changeWriters are writers that wait to be used again: most changes are small.
+var changeWriters = sync.Pool{New: func() any { return newChangeWriter() }}
+
+func (w *changeWriter) release() {
+	if cap(w.valueRaw) < 1<<16 {
+		w.reset()
+		changeWriters.Put(w)
 	}
 }
 
@@ -132,8 +142,7 @@ func (c *Change) assemble(scratch []byte, cs columns) []byte {
 	}
 	b = appendColumns(b, cs)
 	b = append(b, c.Extra...)
-	c.Bytes = appendChunk(make([]byte, 0, frameMin+10+len(b)), KindChange, b)
-	c.Hash = Hash(sha256.Sum256(c.Bytes[8:]))
+	c.Bytes, c.Hash = appendChunk(make([]byte, 0, frameMin+10+len(b)), KindChange, b)
 	// The columns of the change are those in its chunk.
 	at := len(c.Bytes) - len(c.Extra)
 	c.columns = slices.Clone(cs)

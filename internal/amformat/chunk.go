@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
 // Kind is what a chunk holds.
@@ -116,8 +117,7 @@ func (c Chunk) plain(limits Limits) (chunk, body []byte, hash Hash, err error) {
 		if body, err = inflate(nil, body, limits.Bytes); err != nil {
 			return nil, nil, hash, err
 		}
-		chunk = appendChunk(make([]byte, 0, frameMin+8+len(body)), KindChange, body)
-		hash = Hash(sha256.Sum256(chunk[8:]))
+		chunk, hash = appendChunk(make([]byte, 0, frameMin+10+len(body)), KindChange, body)
 	} else {
 		hash = Hash(sha256.Sum256(chunk[8:]))
 	}
@@ -127,22 +127,28 @@ func (c Chunk) plain(limits Limits) (chunk, body []byte, hash Hash, err error) {
 	return chunk, chunk[len(chunk)-len(body):], hash, nil
 }
 
-// appendChunk appends a chunk with the content.
-func appendChunk(b []byte, kind Kind, body []byte) []byte {
+// appendChunk appends a chunk with the content, and gives its hash.
+func appendChunk(b []byte, kind Kind, body []byte) ([]byte, Hash) {
 	start := len(b)
 	b = append(b, magic...)
 	b = append(b, 0, 0, 0, 0, byte(kind))
 	b = appendUint(b, uint64(len(body)))
 	b = append(b, body...)
-	sum := sha256.Sum256(b[start+8:])
+	sum := Hash(sha256.Sum256(b[start+8:]))
 	copy(b[start+4:], sum[:4])
-	return b
+	return b, sum
 }
+
+var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
 // inflate appends what the deflated data is to b, limit bytes at most. Nothing may follow the deflated data.
 func inflate(b, data []byte, limit int64) ([]byte, error) {
 	src := bytes.NewReader(data)
-	r := flate.NewReader(src)
+	r := inflaters.Get().(io.ReadCloser)
+	defer inflaters.Put(r)
+	if err := r.(flate.Resetter).Reset(src, nil); err != nil {
+		return nil, err
+	}
 	if cap(b) == 0 {
 		b = make([]byte, 0, min(int64(len(data))*3, limit, 1<<20)+512)
 	}

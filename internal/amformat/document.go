@@ -16,8 +16,8 @@ type Meta struct {
 }
 
 // Document is a document chunk: the operations of many changes as one table. Its header and its changes' metadata are read, its columns
-// measured; its rows are read and judged by [Document.Rows]. Until [Document.Changes] or [Document.ChangesSince] have proven it, a document
-// is what its sender says.
+// measured; its rows are read and judged by [Document.Rows]. Until [Document.Changes] has proven it, a document is what its sender says. It
+// doesn't change, so that many may read it at once.
 type Document struct {
 	Heads  []Hash    // the changes that no other depends on, in order
 	Actors []ActorID // in order

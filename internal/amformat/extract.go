@@ -20,7 +20,8 @@ func (d *Document) Changes(ctx context.Context) ([]*Change, error) {
 
 // ChangesSince is Changes for one who knows some of them: those are trusted to be what their hashes name, and only the others are written. It
 // costs one pass over the rows and the writing of what is new. The hashes of new changes prove, up to the heads, that they are built on
-// the known ones; a document whose change of a known number is another has heads that can't be reached.
+// the known ones; a document whose change of a known number is another has heads that can't be reached. The rows of known changes are not
+// proven: who wants to read the document itself, and not only take the new changes, asks for [Document.Changes].
 func (d *Document) ChangesSince(ctx context.Context, known Known) ([]*Change, error) {
 	changes, _, err := d.extract(ctx, known)
 	return changes, err
@@ -58,6 +59,7 @@ func (d *Document) extract(ctx context.Context, known Known) ([]*Change, []Hash,
 		}
 	}
 	changes := make([]*Change, 0, wanted)
+	var written int64
 	for i := range d.Metas {
 		if x.known[i] {
 			continue
@@ -74,13 +76,16 @@ func (d *Document) extract(ctx context.Context, known Known) ([]*Change, []Hash,
 		if h, ok := claimed[i]; ok && h != c.Hash {
 			return nil, nil, fmt.Errorf("%w: number %d of actor %s is %s, and not %s", ErrHash, c.Seq, c.Actor, c.Hash, h)
 		}
+		if written += int64(len(c.Bytes)); written > d.limits.Bytes {
+			return nil, nil, &LimitError{What: "bytes", Limit: d.limits.Bytes, Got: written}
+		}
 		x.hashes[i] = c.Hash
 		changes = append(changes, c)
 	}
 	if x.used != len(x.ops) || x.usedLinks != len(x.links) {
 		return nil, nil, malformed("%d operations are of no change", len(x.ops)-x.used+len(x.links)-x.usedLinks)
 	}
-	return changes, x.hashes, x.prove()
+	return changes, x.hashes, d.reaches(x.hashes)
 }
 
 // extraction puts the rows of a document back into changes.
@@ -319,9 +324,8 @@ func (x *extraction) local(id id32) OpID {
 	return OpID{Counter: uint64(id.counter), Actor: x.place[id.actor] - 1}
 }
 
-// prove compares the hashes with the heads.
-func (x *extraction) prove() error {
-	d := x.doc
+// reaches judges whether the hashes of the changes are the heads, where no other depends on them.
+func (d *Document) reaches(hashes []Hash) error {
 	follows := make([]bool, len(d.Metas))
 	for i := range d.Metas {
 		for _, dep := range d.Metas[i].Deps {
@@ -329,7 +333,7 @@ func (x *extraction) prove() error {
 		}
 	}
 	heads := make([]Hash, 0, len(d.Heads))
-	for i, h := range x.hashes {
+	for i, h := range hashes {
 		if !follows[i] {
 			heads = append(heads, h)
 		}
@@ -338,7 +342,7 @@ func (x *extraction) prove() error {
 		return fmt.Errorf("%w: %v, and not %v", ErrHash, sample(heads), sample(d.Heads))
 	}
 	for i, at := range d.headIndexes {
-		if x.hashes[at] != d.Heads[i] {
+		if hashes[at] != d.Heads[i] {
 			return fmt.Errorf("%w: change %d is said to be %s", ErrHash, at, d.Heads[i])
 		}
 	}

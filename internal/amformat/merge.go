@@ -8,17 +8,23 @@ import (
 )
 
 // Merge reads the rows that a document has after more changes: those of doc, which may be nil, with the operations of changes put where they
-// belong, in one pass. The changes may come in any order; they must be ones that doc doesn't have, each actor's following the last
+// belong, in one pass, under doc's limits. The changes may come in any order; they must be ones that doc doesn't have, each actor's following the last
 // of doc's. Whether their dependencies are there is not judged, but what their operations name has to be: a change with an operation on
 // what isn't there, or in another place than what it overwrites, ends the rows with a [*ChangeError] that names it.
 func Merge(doc *Document, changes []*Change) (*Rows, error) {
+	limits := DefaultLimits
+	if doc != nil {
+		limits = doc.limits
+	}
+	return merge(doc, changes, limits)
+}
+
+func merge(doc *Document, changes []*Change, limits Limits) (*Rows, error) {
 	if len(changes) == 0 && doc != nil {
 		return doc.Rows(), nil
 	}
-	limits := DefaultLimits
 	tables := make([][]ActorID, 1, 1+len(changes))
 	if doc != nil {
-		limits = doc.limits
 		tables[0] = doc.Actors
 	}
 	for _, c := range changes {
@@ -261,6 +267,9 @@ func (t *tail) link(op *Op) error {
 		}
 		if op.Action == ActionMark {
 			return t.blame(t.links[i].succ, malformed("operation %d overwrites the mark %d", s.id.counter, op.ID.Counter))
+		}
+		if t.linked[i] {
+			return malformed("operation %d is there twice", op.ID.Counter)
 		}
 		op.Succ = append(op.Succ, s.id.long())
 		t.linked[i] = true

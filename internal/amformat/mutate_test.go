@@ -13,7 +13,7 @@ func seeds(t testing.TB) (all [][]byte) {
 	t.Helper()
 	changes := mixed(t)
 	for _, c := range changes {
-		all = append(all, c.Bytes, deflatedChange(c))
+		all = append(all, c.Bytes, compressed(c.Bytes))
 	}
 	all = append(all, must(WriteDocument(t.Context(), nil, nil, changes, Limits{}))(t))
 	all = append(all, must(WriteDocument(t.Context(), nil, nil, changes[:1], Limits{}))(t))
@@ -28,13 +28,17 @@ func seeds(t testing.TB) (all [][]byte) {
 	return all
 }
 
-func deflatedChange(c *Change) []byte {
-	body := c.Bytes[must(oneChunk(c.Bytes))(nil).body:]
+// compressed is the change chunk as a compressed one.
+func compressed(chunk []byte) []byte {
+	frame, err := oneChunk(chunk)
+	if err != nil || frame.Kind != KindChange {
+		return chunk
+	}
 	var out bytes.Buffer
-	w, _ := flate.NewWriter(&out, 6)
-	_, _ = w.Write(body)
+	w, _ := flate.NewWriter(&out, flate.DefaultCompression)
+	_, _ = w.Write(chunk[frame.body:])
 	_ = w.Close()
-	b := slices.Concat(magic, c.Bytes[4:8], []byte{byte(KindCompressed)})
+	b := slices.Concat(magic, chunk[4:8], []byte{byte(KindCompressed)})
 	return append(appendUint(b, uint64(out.Len())), out.Bytes()...)
 }
 
@@ -97,7 +101,8 @@ func (a anatomy) assemble() []byte {
 			b = append(b, c.data...)
 		}
 	}
-	return appendChunk(nil, a.kind, append(b, a.after...))
+	chunk, _ := appendChunk(nil, a.kind, append(b, a.after...))
+	return chunk
 }
 
 // mutated is a chunk that was tampered with and whose checksum is right.
@@ -130,6 +135,9 @@ func mutated(r randomSource, chunks [][]byte) []byte {
 					c.data = tamper(r, c.data)
 				}
 			}
+			if r.IntN(8) == 0 {
+				return compressed(a.assemble())
+			}
 			return a.assemble()
 		}
 	}
@@ -145,7 +153,8 @@ func mutated(r randomSource, chunks [][]byte) []byte {
 	case 2:
 		return repaired(tamper(r, slices.Clone(chunk)))
 	default:
-		return appendChunk(nil, Kind(chunk[8]), tamper(r, slices.Clone(chunk[min(body, len(chunk)):])))
+		chunk, _ := appendChunk(nil, Kind(chunk[8]), tamper(r, slices.Clone(chunk[min(body, len(chunk)):])))
+		return chunk
 	}
 }
 

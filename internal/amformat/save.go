@@ -10,7 +10,7 @@ import (
 
 // WriteDocument writes the document that doc, which may be nil, and more changes make up, as one document chunk that every Automerge loads. The changes
 // may come in any order; what they depend on has to be in doc or among them, or the error is [ErrMissing]. hashes are those of doc's changes
-// in the order of doc.Metas, for who has them; without them doc's changes are written to learn them.
+// in the order of doc.Metas, for who has them and trusts doc; without them doc's changes are written, which proves doc and gives the hashes.
 //
 // What was written is read again and proven: the new changes come out of it with the hashes that they went in with, and the heads are
 // reached. So what is saved can be extracted, and changes that are in it need not be kept beside it.
@@ -25,6 +25,11 @@ func WriteDocument(ctx context.Context, doc *Document, hashes []Hash, changes []
 	if doc != nil && len(hashes) != len(doc.Metas) {
 		return nil, fmt.Errorf("%w: %d hashes of %d changes", ErrHash, len(hashes), len(doc.Metas))
 	}
+	if doc != nil {
+		if err := doc.reaches(hashes); err != nil {
+			return nil, err
+		}
+	}
 	s := &save{doc: doc, index: make(map[Hash]uint32, len(hashes)+len(changes))}
 	for i, h := range hashes {
 		s.index[h] = uint32(i)
@@ -33,7 +38,7 @@ func WriteDocument(ctx context.Context, doc *Document, hashes []Hash, changes []
 	if err != nil {
 		return nil, err
 	}
-	rows, err := Merge(doc, ordered)
+	rows, err := merge(doc, ordered, limits)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +289,8 @@ func assembleDocument(ctx context.Context, actors []ActorID, heads []Hash, at []
 	for _, i := range at {
 		b = appendUint(b, uint64(i))
 	}
-	return appendChunk(make([]byte, 0, frameMin+10+len(b)), KindDocument, b), nil
+	chunk, _ := appendChunk(make([]byte, 0, frameMin+10+len(b)), KindDocument, b)
+	return chunk, nil
 }
 
 func (c *column) deflate() error {
