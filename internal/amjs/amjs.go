@@ -33,6 +33,7 @@ type State struct {
 	Heads   []string
 	JSON    string // the document and the spans of its text "rich"
 	Views   []View // as of the heads that were asked for
+	Message []byte // of the sync protocol, nil if there is nothing to send
 }
 
 // View is what JavaScript shows of a document as of some heads.
@@ -168,6 +169,13 @@ func (p *Process) TryLoad(t testing.TB, chunks ...[]byte) (s State, complaint st
 func (p *Process) Make(t testing.TB, seed, actors, steps int) State {
 	t.Helper()
 	return p.ask(t, map[string]int{"seed": seed, "actors": actors, "steps": steps})
+}
+
+// Sync has a peer of the sync protocol, which begins with an empty document, take a message (nil: none), write something (empty: nothing) and make
+// its next message.
+func (p *Process) Sync(t testing.TB, peer string, message []byte, edit string) State {
+	t.Helper()
+	return p.ask(t, map[string]any{"sync": peer, "message": message, "edit": edit})
 }
 
 // Load loads a save, then more chunks.

@@ -114,11 +114,26 @@ function load({ chunks, views }) {
   return { heads: A.getHeads(d).sort(), json: show(d), views: views?.map(heads => view(d, heads)) }
 }
 
+// A peer of the sync protocol takes a message, may edit, and makes the next message.
+const peers = {}
+function sync({ sync: name, message, edit }) {
+  const p = peers[name] ??= { doc: A.init(), state: A.initSyncState() }
+  if (message) [p.doc, p.state] = A.receiveSyncMessage(p.doc, p.state, Buffer.from(message, "base64"))
+  if (edit) p.doc = A.change(p.doc, d => {
+    d.words ??= []
+    d.words.push(edit)
+    d[name] = edit
+  })
+  const [state, next] = A.generateSyncMessage(p.doc, p.state)
+  p.state = state
+  return { heads: A.getHeads(p.doc).sort(), json: JSON.stringify(p.doc), message: next && Buffer.from(next).toString("base64") }
+}
+
 for await (const line of readline.createInterface({ input: process.stdin })) {
   let answer
   try {
     const ask = JSON.parse(line)
-    answer = ask.chunks ? load(ask) : make(ask)
+    answer = ask.chunks ? load(ask) : ask.sync ? sync(ask) : make(ask)
   } catch (e) {
     answer = { error: String(e) }
   }
