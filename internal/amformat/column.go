@@ -24,10 +24,10 @@ const (
 	colAction     spec = 4<<4 | 2
 	colValueMeta  spec = 5<<4 | 6
 	colValueRaw   spec = 5<<4 | 7
-	colPredGroup  spec = 7<<4 | 0 // changes
+	colPredGroup  spec = 7 << 4 // changes
 	colPredActor  spec = 7<<4 | 1
 	colPredCount  spec = 7<<4 | 3
-	colSuccGroup  spec = 8<<4 | 0 // documents
+	colSuccGroup  spec = 8 << 4 // documents
 	colSuccActor  spec = 8<<4 | 1
 	colSuccCount  spec = 8<<4 | 3
 	colExpand     spec = 9<<4 | 4
@@ -41,7 +41,7 @@ const (
 	colChangeMaxOp   spec = 1<<4 | 3
 	colChangeTime    spec = 2<<4 | 3
 	colChangeMessage spec = 3<<4 | 5
-	colChangeDeps    spec = 4<<4 | 0
+	colChangeDeps    spec = 4 << 4
 	colChangeDep     spec = 4<<4 | 3
 	colExtraMeta     spec = 5<<4 | 6
 	colExtraRaw      spec = 5<<4 | 7

@@ -288,10 +288,7 @@ func (a *author) edit(r *rand.Rand) {
 // mark begins a mark where op would insert an element, and ends it further on.
 func (a *author) mark(r *rand.Rand, op amformat.Op, o *modelObject) {
 	from := o.index(op.Elem)
-	ends := []*modelPlace{}
-	for _, p := range o.elements[from+1:] {
-		ends = append(ends, p)
-	}
+	ends := slices.Clone(o.elements[from+1:])
 	op.Action, op.MarkBegin, op.Expand = amformat.ActionMark, true, r.IntN(2) == 0
 	op.MarkName = []string{"bold", "link", "x"}[r.IntN(3)]
 	op.Value = scalar(r)

@@ -33,7 +33,6 @@ func (p *patch) UnmarshalJSON(b []byte) error {
 type typist struct {
 	t      *testing.T
 	draft  amformat.Draft
-	text   amformat.OpID
 	next   uint64
 	change *amformat.Change // the last one
 }
