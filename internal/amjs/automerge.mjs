@@ -105,7 +105,13 @@ function conflicts(v, path, out) {
 
 function view(d, heads) {
   if (heads.length) d = A.view(d, heads)
-  return { json: sorted(d), spans: typeof d.rich === "string" ? sorted(A.spans(d, ["rich"])) : null, conflicts: conflicts(d, [], []) }
+  let spans = null
+  try {
+    if (typeof d.rich === "string") spans = sorted(A.spans(d, ["rich"]))
+  } catch {
+    // In views, JavaScript looks for the text where it is now.
+  }
+  return { json: sorted(d), spans, conflicts: conflicts(d, [], []) }
 }
 
 function load({ chunks, views }) {

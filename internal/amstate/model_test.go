@@ -191,6 +191,7 @@ type author struct {
 	*model
 	self   uint32
 	actors []amformat.ActorID
+	tables bool
 	seq    uint64
 	ops    []amformat.Op // of the change that is being made
 }
@@ -258,7 +259,7 @@ func (a *author) edit(r *rand.Rand) {
 	o := a.objects[obj]
 	op := amformat.Op{Obj: obj}
 	if !o.action.List() {
-		op.Key = []string{"a", "b", "c", "é", "", "\x00"}[r.IntN(6)]
+		op.Key = []string{"a", "b", "rich", "rich", "é", "", "\x00"}[r.IntN(7)]
 		var there []*modelOp
 		if p := o.keys[op.Key]; p != nil {
 			there = p.there()
@@ -321,6 +322,9 @@ func (a *author) write(r *rand.Rand, op amformat.Op, there []*modelOp, o *modelO
 
 func (a *author) put(r *rand.Rand, op amformat.Op, o *modelObject) {
 	makes := []amformat.Action{amformat.ActionMakeMap, amformat.ActionMakeList, amformat.ActionMakeText, amformat.ActionMakeText, amformat.ActionMakeTable}
+	if !a.tables {
+		makes = makes[:4]
+	}
 	switch n := r.IntN(10); {
 	case o.action == amformat.ActionMakeText && n < 8:
 		op.Action, op.Value = amformat.ActionSet, amformat.Value{Type: amformat.ValueString, Raw: []byte([]string{"a", "b", "é", "😀", "ab", ""}[r.IntN(6)])}
@@ -365,14 +369,17 @@ func scalar(r *rand.Rand) amformat.Value {
 }
 
 // randomChanges are those of several authors who work apart and together.
-func randomChanges(r *rand.Rand, authors, steps int) ([]*madeChange, error) {
+func randomChanges(r *rand.Rand) ([]*madeChange, error) { return randomWork(r, true) }
+
+func randomWork(r *rand.Rand, tables bool) ([]*madeChange, error) {
+	authors, steps := 1+r.IntN(4), 4+r.IntN(60)
 	var actors []amformat.ActorID
 	for i := range authors {
 		actors = append(actors, amformat.ActorID([]byte{byte(i)}))
 	}
 	all := make([]*author, authors)
 	for i := range all {
-		all[i] = &author{model: newModel(), self: uint32(i), actors: actors}
+		all[i] = &author{model: newModel(), self: uint32(i), actors: actors, tables: tables}
 	}
 	var changes []*madeChange
 	made := map[amformat.Hash]*madeChange{}

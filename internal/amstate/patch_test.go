@@ -128,7 +128,7 @@ func TestPatches(t *testing.T) {
 	kinds := map[Action]int{}
 	for seed := range *randomDocs * 4 {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
-		changes := plainChanges(must(randomChanges(r, 1+r.IntN(4), 4+r.IntN(60)))(t))
+		changes := plainChanges(must(randomChanges(r))(t))
 		if len(changes) == 0 {
 			continue
 		}

@@ -16,7 +16,7 @@ func TestRandomDocuments(t *testing.T) {
 	conflicts := 0
 	for seed := range *randomDocs * 4 {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
-		changes := must(randomChanges(r, 1+r.IntN(4), 4+r.IntN(60)))(t)
+		changes := must(randomChanges(r))(t)
 		if len(changes) == 0 {
 			continue
 		}

@@ -46,10 +46,10 @@ func (v Value) Spans() ([]Span, error) {
 	}
 	n := v.v.node
 	if n == nil {
-		return nil, nil
+		return []Span{}, nil
 	}
 	var (
-		spans  []Span
+		spans  = []Span{}
 		cost   int64
 		state  = newMarkState(&cost)
 		marks  = n.marks
