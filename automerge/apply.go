@@ -146,8 +146,27 @@ func (s *Store) decide(ctx context.Context, tx DB, id uuid.UUID, d *seen, change
 	if err := s.fits(id, d, changes, waiting); err != nil {
 		return Applied{}, nil, err
 	}
+	if s.mustFit && len(changes) > 0 {
+		if err := s.fit(ctx, tx, id, changes); err != nil {
+			return Applied{}, nil, err
+		}
+	}
 	args, err = s.putArgs(ctx, tx, id, d, changes, waiting)
 	return applied, args, err
+}
+
+// fit proves that changes fit a document.
+func (s *Store) fit(ctx context.Context, tx DB, id uuid.UUID, changes []incoming) error {
+	rows, err := s.rowsWith(ctx, tx, id, changes)
+	if err != nil {
+		return err
+	}
+	for n := 0; rows.Next(); n++ {
+		if n%(1<<16) == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return malformed(id, rows.Err())
 }
 
 func missing(id uuid.UUID, hashes []Hash) error {

@@ -60,6 +60,10 @@ func malformed(doc uuid.UUID, err error) error {
 	}
 	e := &Error{Kind: ErrMalformed, Message: err.Error(), Hint: "Nothing of it was taken.", Doc: doc, Index: -1, cause: err}
 	var limit *amformat.LimitError
+	var unfit *amformat.ChangeError
+	if errors.As(err, &unfit) {
+		e.Hashes = []Hash{Hash(unfit.Hash)}
+	}
 	switch {
 	case errors.As(err, &limit):
 		e.Kind, e.Limit, e.Hint = ErrLimit, limit.What, "Raise the limit in Options.Limits if that is wanted."

@@ -94,6 +94,7 @@ func (s *Store) workPage(ctx context.Context, tx pgx.Tx) (int, error) {
 		return 0, err
 	}
 	in := s.In(tx)
+	in.mustFit = true
 	for _, row := range page {
 		_, err := in.take(ctx, row)
 		var refusal *Error

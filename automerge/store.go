@@ -14,13 +14,21 @@ import (
 // Given a pgx.Tx, every call becomes part of that transaction. A call that fails is undone by a savepoint and leaves the
 // transaction usable, unless its context ended, which closes the connection.
 type Store struct {
-	db     DB
-	limits Limits
+	db      DB
+	limits  Limits
+	mustFit bool
+	engines *engineCache // shared by what [Store.In] returns
 }
 
 // Options of a [Store].
 type Options struct {
 	Limits Limits
+	Edit   EditOptions
+	// Fit makes every write prove that the changes fit the document: that the objects, elements and values that their operations name are there, and of the kind
+	// that they take them for. Automerge never makes others. That takes a pass over the document, as to read it does; without, a change that was forged with
+	// care is found when the document is read, which then fails until the change is removed. For documents that people write who do not trust each other.
+	// What SQL clients append is always proven.
+	Fit bool
 }
 
 // New returns a store on db with default options. It does nothing in the database: see [Install].
@@ -28,7 +36,7 @@ func New(db DB) *Store { return NewWith(db, Options{}) }
 
 // NewWith is [New] with options.
 func NewWith(db DB, o Options) *Store {
-	return &Store{db: db, limits: o.Limits.orDefault()}
+	return &Store{db: db, limits: o.Limits.orDefault(), mustFit: o.Fit, engines: newEngineCache(o.Edit)}
 }
 
 // errFolded says that a document was folded between two statements.
