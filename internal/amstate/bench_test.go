@@ -1,52 +1,55 @@
+//go:build unix
+
 package amstate
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/annals-db/annals/internal/amformat"
 )
 
-var benched = []string{"typed5k", "items2k", "items20k", "text3mb"}
-
-// BenchmarkJSON is a save to JSON: parsed, swept, written.
-func BenchmarkJSON(b *testing.B) {
-	for _, name := range benched {
-		b.Run(name, func(b *testing.B) {
-			data := testdata(b, "automerge", name+".am")
-			b.SetBytes(int64(len(data)))
-			b.ReportAllocs()
-			for b.Loop() {
-				doc := document(b, data)
-				ok(b, must(Read(b.Context(), doc.Rows(), Options{}))(b).WriteJSON(io.Discard))
-			}
-		})
-	}
+// measure reports the processor's time as well, which a busy machine doesn't change as much.
+func measure(b *testing.B, name string, f func()) {
+	b.Run(name, func(b *testing.B) {
+		b.ReportAllocs()
+		start := cpuTime(b)
+		for b.Loop() {
+			f()
+		}
+		b.ReportMetric(float64(cpuTime(b)-start)/float64(time.Millisecond)/float64(b.N), "cpu-ms")
+	})
 }
 
-// BenchmarkSweep is the sweep alone, with and without a change merged in.
-func BenchmarkSweep(b *testing.B) {
-	for _, name := range benched {
-		doc := document(b, testdata(b, "automerge", name+".am"))
+// BenchmarkState is sweeps of the fixtures: json is a save to JSON, parsed, swept and written; sweep is the sweep alone; tail has a change merged in;
+// past is as of the half of the changes; field is one key of the root; diff is the patches from nothing.
+func BenchmarkState(b *testing.B) {
+	for _, name := range []string{"typed5k", "items2k", "items20k", "text3mb"} {
+		data := testdata(b, "automerge", name+".am")
+		doc := document(b, data)
 		var changes []*amformat.Change
 		if name != "items2k" { // there is none
 			changes = append(changes, must(amformat.ParseChange(testdata(b, "automerge", name+".c1"), amformat.Limits{}))(b))
 		}
-		for tail := range len(changes) + 1 {
-			b.Run(fmt.Sprintf("%s/tail=%d", name, tail), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					rows := must(amformat.Merge(doc, changes[:tail]))(b)
-					must(Read(b.Context(), rows, Options{}))(b)
-				}
-			})
+		half := Clock{}
+		for _, m := range doc.Metas[:len(doc.Metas)/2] {
+			half[doc.Actors[m.Actor]] = m.MaxOp
 		}
-		b.Run(name+"/rows", func(b *testing.B) {
-			for b.Loop() {
+		read := func(rows *amformat.Rows, o Options) *State { return must(Read(context.Background(), rows, o))(b) }
+		b.Run("doc="+name, func(b *testing.B) {
+			measure(b, "json", func() { ok(b, read(document(b, data).Rows(), Options{}).WriteJSON(io.Discard)) })
+			measure(b, "sweep", func() { read(doc.Rows(), Options{}) })
+			measure(b, fmt.Sprintf("tail=%d", len(changes)), func() { read(must(amformat.Merge(doc, changes))(b), Options{}) })
+			measure(b, "past", func() { read(doc.Rows(), Options{At: half}) })
+			measure(b, "field", func() { read(doc.Rows(), Options{Paths: []Path{{"status"}}}) })
+			measure(b, "diff", func() { must(Diff(context.Background(), doc.Rows(), Clock{}, nil))(b) })
+			measure(b, "rows", func() {
 				for rows := doc.Rows(); rows.Next(); {
 				}
-			}
+			})
 		})
 	}
 }

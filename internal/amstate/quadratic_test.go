@@ -4,7 +4,6 @@ package amstate
 
 import (
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -108,12 +107,4 @@ func TestNothingIsQuadratic(t *testing.T) {
 			}
 		})
 	}
-}
-
-// cpuTime is what the process has used, which other processes don't change.
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	ok(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -60,15 +60,26 @@ type sweep struct {
 	depth     int64
 	conflicts bool
 
-	live   map[amformat.OpID]*node // objects whose rows are yet to come
-	latest amformat.OpID           // the last of them
-	groups [2]group                // of the key or element at hand, at each moment
+	live   map[uint64]*node // objects whose rows are yet to come
+	latest amformat.OpID    // the last of them
+	groups [2]group         // of the key or element at hand, at each moment
 
 	node   *node // the object at hand, nil if it isn't kept
 	open   bool  // whether there is a key or an element at hand
 	key    string
 	want   *selection
 	wanted bool
+	single value // a string that is all there is of the element at hand so far, instead of a group: nearly all of a text is such
+	isOne  bool
+
+	// What objects consist of is gathered here and kept in pieces that many of them share.
+	keys       []string
+	vals       []value
+	text       []byte
+	keptKeys   slab[string]
+	keptValues slab[value]
+	keptText   slab[byte]
+	keptNodes  slab[node]
 
 	differ *differ // of two moments
 }
@@ -77,11 +88,11 @@ func newSweep(ctx context.Context, rows Rows, depth int64) *sweep {
 	if depth == 0 {
 		depth = amformat.DefaultLimits.Depth
 	}
-	return &sweep{ctx: ctx, rows: rows, actors: rows.Actors(), depth: depth, live: map[amformat.OpID]*node{}}
+	return &sweep{ctx: ctx, rows: rows, actors: rows.Actors(), depth: depth, live: map[uint64]*node{}}
 }
 
 func (s *sweep) run(root *node) error {
-	s.live[root.id] = root
+	s.live[packed(root.id)] = root
 	var at amformat.OpID
 	begun := false
 	for n := 0; s.rows.Next(); n++ {
@@ -99,8 +110,8 @@ func (s *sweep) run(root *node) error {
 				return nil // nothing that follows is kept
 			}
 			begun, at = true, op.Obj
-			if s.node = s.live[at]; s.node != nil {
-				delete(s.live, at)
+			if s.node = s.live[packed(at)]; s.node != nil {
+				delete(s.live, packed(at))
 				s.enter()
 			}
 		}
@@ -116,12 +127,17 @@ func (s *sweep) run(root *node) error {
 	return s.leave()
 }
 
+// packed is an id as one number: counters that are read have no more than 32 bits.
+func packed(id amformat.OpID) uint64 { return id.Counter<<32 | uint64(id.Actor) }
+
 func (s *sweep) enter() {
-	if s.node.kind == List && s.node.want != nil {
-		s.node.at = []int{}
+	n := s.node
+	if n.kind == List && n.want != nil {
+		n.at = []int{}
 	}
-	if s.node.views == common {
-		s.differ.enter(s.node)
+	n.keys, n.vals, n.text = s.keys[:0], s.vals[:0], s.text[:0]
+	if n.views == common {
+		s.differ.enter(n)
 	}
 }
 
@@ -133,12 +149,48 @@ func (s *sweep) leave() error {
 	if err := s.flush(); err != nil {
 		return err
 	}
-	var err error
-	if s.node.views == common {
-		err = s.differ.leave()
-	}
+	n := s.node
 	s.node = nil
-	return err
+	s.keys, s.vals, s.text = n.keys, n.vals, n.text
+	n.keys, n.vals, n.text = s.keptKeys.keep(&s.keys), s.keptValues.keep(&s.vals), s.keptText.keep(&s.text)
+	if n.views == common {
+		return s.differ.leave()
+	}
+	return nil
+}
+
+const pieceLength = 1024
+
+// slab keeps slices of many small objects in few large pieces of memory.
+type slab[T any] struct {
+	free []T
+	size int
+}
+
+// take is a slice of n.
+func (s *slab[T]) take(n int) []T {
+	if n > len(s.free) {
+		s.size = min(max(2*s.size, 16), pieceLength)
+		s.free = make([]T, max(n, s.size))
+	}
+	out := s.free[:n:n]
+	s.free = s.free[n:]
+	return out
+}
+
+// keep copies what was gathered, unless it is long: then it is kept itself.
+func (s *slab[T]) keep(gathered *[]T) []T {
+	all := *gathered
+	switch {
+	case len(all) == 0:
+		return nil
+	case len(all) > pieceLength:
+		*gathered = nil
+		return all
+	}
+	out := s.take(len(all))
+	copy(out, all)
+	return out
 }
 
 func (s *sweep) add(op *amformat.Op) error {
@@ -160,9 +212,19 @@ func (s *sweep) add(op *amformat.Op) error {
 			return err
 		}
 		s.open = true
-		if op.Action == amformat.ActionMark {
+		switch {
+		case op.Action == amformat.ActionMark:
 			return s.mark(op)
+		case n.kind == Text && n.views == 1<<present && op.Action == amformat.ActionSet && op.Value.Type == amformat.ValueString && len(op.Succ) == 0:
+			if s.groups[present].covers(op.ID) {
+				s.isOne, s.single.id, s.single.raw = true, op.ID, op.Value.Raw
+			}
+			return nil
 		}
+	}
+	if s.isOne {
+		s.isOne = false
+		s.groups[present].values = append(s.groups[present].values, candidate{value: value{id: s.single.id, kind: String, raw: s.single.raw}})
 	}
 	if n.views.has(past) {
 		s.groups[past].add(op)
@@ -207,6 +269,11 @@ func (s *sweep) flush() error {
 	}
 	s.open = false
 	n := s.node
+	if s.isOne {
+		s.isOne = false
+		n.addText(s.single.raw)
+		return nil
+	}
 	var err error
 	switch {
 	case n.views == common:
@@ -259,12 +326,7 @@ func (s *sweep) placeText(g *group, v *value) error {
 	at := n.size
 	switch v.kind {
 	case String:
-		n.text = append(n.text, v.raw...)
-		if len(v.raw) == 1 {
-			n.size++
-		} else {
-			n.size += utf8.RuneCount(v.raw)
-		}
+		n.addText(v.raw)
 		if len(g.values) == 1 || len(v.raw) == 0 {
 			return nil
 		}
@@ -280,6 +342,16 @@ func (s *sweep) placeText(g *group, v *value) error {
 		n.size++
 	}
 	return s.placeRivals(g, at)
+}
+
+func (n *node) addText(b []byte) {
+	if len(b) == 1 {
+		n.text = append(n.text, b[0])
+		n.size++
+		return
+	}
+	n.text = append(n.text, b...)
+	n.size += utf8.RuneCount(b)
 }
 
 func (s *sweep) placeRivals(g *group, at int) error {
@@ -311,13 +383,14 @@ func (s *sweep) keep(v *value) error {
 	if int64(depth) > s.depth {
 		return &amformat.LimitError{What: "depth", Limit: s.depth, Got: int64(depth)}
 	}
-	v.node = &node{id: v.id, kind: v.kind, depth: depth, views: s.node.views, want: s.want}
+	v.node = &s.keptNodes.take(1)[0]
+	*v.node = node{id: v.id, kind: v.kind, depth: depth, views: s.node.views, want: s.want}
 	s.await(v.node)
 	return nil
 }
 
 func (s *sweep) await(n *node) {
-	s.live[n.id] = n
+	s.live[packed(n.id)] = n
 	if n.id.Compare(s.latest) > 0 {
 		s.latest = n.id
 	}
