@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // CreateParams say what a document begins with. All of it is optional: without content the document is empty.
@@ -68,11 +69,20 @@ func (s *Store) Create(ctx context.Context, p CreateParams) (uuid.UUID, error) {
 	return id, nil
 }
 
+// uuids makes ids an argument of a statement.
+func uuids(ids []uuid.UUID) []pgtype.UUID {
+	array := make([]pgtype.UUID, len(ids))
+	for i, id := range ids {
+		array[i] = pgtype.UUID{Bytes: id, Valid: true}
+	}
+	return array
+}
+
 // Delete deletes documents with all that belongs to them. It returns how many there were: those that the role may not delete are none.
 func (s *Store) Delete(ctx context.Context, ids ...uuid.UUID) (n int64, err error) {
 	err = s.write(ctx, func(tx pgx.Tx) error {
 		// Others lock several documents in the order of their ids, too.
-		tag, err := tx.Exec(ctx, "delete from automerge.document where id in (select id from automerge.document where id = any ($1) order by id for update)", ids)
+		tag, err := tx.Exec(ctx, "delete from automerge.document where id in (select id from automerge.document where id = any ($1) order by id for update)", uuids(ids))
 		n = tag.RowsAffected()
 		return err
 	})

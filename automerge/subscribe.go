@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"io"
 	"iter"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -84,12 +86,13 @@ func (s *Store) Subscribe(ctx context.Context, o SubscribeOptions, ids ...uuid.U
 
 // lost tells whether an error is one of the connection, which may be better next time.
 func lost(err error) bool {
-	var refusal *Error
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
 		return strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "57P") || strings.HasPrefix(pgErr.Code, "53")
 	}
-	return !errors.As(err, &refusal)
+	var connecting *pgconn.ConnectError
+	var network net.Error
+	return pgconn.SafeToRetry(err) || errors.As(err, &connecting) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
 // following is what a subscription has seen.
@@ -140,7 +143,7 @@ func (f *following) look(ctx context.Context) ([]Event, error) {
 			}
 		}
 		return rows.Err()
-	}, lookForSQL, ids, known)
+	}, lookForSQL, uuids(ids), known)
 	if err != nil {
 		return nil, refused(err)
 	}
