@@ -1,8 +1,6 @@
 package amformat
 
 import (
-	"bytes"
-	"compress/flate"
 	"context"
 	"fmt"
 	"slices"
@@ -256,9 +254,6 @@ func writeMetas(metas []Meta) columns {
 	})
 }
 
-// Columns of more bytes than this are deflated.
-const deflateAbove = 256
-
 func assembleDocument(ctx context.Context, actors []ActorID, heads []Hash, at []uint32, metas []Meta, ops columns) ([]byte, error) {
 	changes := writeMetas(metas)
 	for _, cs := range []columns{changes, ops} {
@@ -291,22 +286,4 @@ func assembleDocument(ctx context.Context, actors []ActorID, heads []Hash, at []
 	}
 	chunk, _ := appendChunk(make([]byte, 0, frameMin+10+len(b)), KindDocument, b)
 	return chunk, nil
-}
-
-func (c *column) deflate() error {
-	if len(c.data) <= deflateAbove {
-		return nil
-	}
-	var out bytes.Buffer
-	w, err := flate.NewWriter(&out, flate.DefaultCompression)
-	if err == nil {
-		_, err = w.Write(c.data)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err == nil && out.Len() < len(c.data) {
-		c.data, c.deflated = out.Bytes(), true
-	}
-	return err
 }
