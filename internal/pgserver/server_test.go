@@ -71,7 +71,8 @@ func TestServerIsAsDocumented(t *testing.T) {
 	for name, want := range map[string]string{
 		"listen_addresses":          "",
 		"fsync":                     "off",
-		"full_page_writes":          "on",
+		"full_page_writes":          "off",
+		"jit":                       "off",
 		"max_connections":           "200",
 		"max_prepared_transactions": "10",
 		"track_commit_timestamp":    "off",
