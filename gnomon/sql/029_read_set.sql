@@ -189,27 +189,55 @@ declare
   base gnomon.place;
   same text;
   others text;
-  arms text;
+  numbers int[]; -- of the columns that ranges bound
+  sorted text;
+  ranges text := '';
+  found text;
 begin
   base.snapshot := p_mark.snapshot;
   base.bound := p_mark.bound;
   base.epoch := p_mark.epoch;
   select string_agg(format('(m.key[%1$s])::%2$s %3$s (d.key[%1$s])::%2$s', u.i, format_type(a.atttypid, -1), annals.key_operator(p_tracked, u.i::int)), ' and ' order by u.i), string_agg(format('e.c%s %s (d.key[%s])::%s', u.n, annals.key_operator(p_tracked, u.i::int), u.i, format_type(a.atttypid, -1)), ' and ' order by u.i) into same, others
     from annals.tracked t, unnest(t.key) with ordinality u (n, i) join pg_attribute a on a.attrelid = format('annals.h%s', p_tracked)::regclass and a.attname = format('c%s', u.n) where t.id = p_tracked;
-  arms := format('select m.id, d.key, d.operation, d.v, d.transaction, d.at, d.login, d.actor from m join d on %s where m.kind = ''row'' union all select m.id, d.key, d.operation, d.v, d.transaction, d.at, d.login, d.actor from m cross join d where m.kind = ''table''', same);
-  -- Ranges over the same columns together. A row is one of them when it was, or has come to be, between the bounds; of a column that is gone it may be.
-  select concat_ws(' union all ', arms, string_agg(format('select m.id, d.key, d.operation, d.v, d.transaction, d.at, d.login, d.actor from m join d on (%s) or (%s) where m.kind = ''range'' and array(select jsonb_object_keys(m.ranges) order by 1) = %L::text[]',
-      replace(x.condition, '$image', 'd.old'), replace(x.condition, '$image', 'd.new'), x.columns), ' union all ')) into arms
-  from (
-    select s.columns, string_agg(case when c.n is null then '$image is not null' else format('$image is not null and ($image = ''{}'' or (m.ranges->%1$L->>0 is null or ($image[%2$s])::%3$s%4$s operator(pg_catalog.>=) (m.ranges->%1$L->>0)::%3$s%4$s) and (m.ranges->%1$L->>1 is null or ($image[%2$s])::%3$s%4$s operator(pg_catalog.<=) (m.ranges->%1$L->>1)::%3$s%4$s))', u.n, c.place, c.type, c."collate") end, ' and ') as condition
-    from (select distinct array(select jsonb_object_keys(k.ranges) order by 1) as columns from gnomon.marks_of(p_mark.branch) k where k.tracked = p_tracked and k.kind = 'range') s
-    cross join unnest(s.columns) u (n) left join gnomon.range_columns(p_tracked) c on c.n = u.n::int group by s.columns) x;
-  return format('with m as materialized (select * from gnomon.marks_of(%1$s) x where x.tracked = %2$s and x.snapshot::text = %3$L), d as materialized (select * from (%4$s) d%5$s), found as (%6$s)
-select m.id, count(*), (array_agg(to_jsonb(f) order by f.v desc))[1]
-from found f join m on m.id = f.id group by m.id order by m.id',
+  found := format('select m.id, d.i from m join d on %s where m.kind = ''row'' union all select m.id, d.i from m cross join d where m.kind = ''table''', same);
+  if exists (select from gnomon.marks_of(p_mark.branch) k where k.tracked = p_tracked and k.kind = 'range') then
+    -- A row is in a range when it was, or has come to be, between the bounds of all columns; of a column that is gone it may be. So that no range is compared with
+    -- every row, the bounds of a column are sorted among its values: a range then is a span of places, and its rows are those that have these places.
+    select array_agg(c.n order by c.n), string_agg(format('
+  select %1$s as n, s.kind, s.ref, s.side, count(*) filter (where s.kind = 1) over (order by s.x, s.kind rows unbounded preceding) as place from (
+    select 0 as kind, b.id as ref, 0 as side, b.low::%2$s%3$s as x from bound b where b.n = %1$s and b.low is not null
+    union all select 2, b.id, 0, b.high::%2$s%3$s from bound b where b.n = %1$s and b.high is not null
+    union all select 1, i.i, i.side, (i.image[%4$s])::%2$s%3$s from image i where i.image[%4$s] is not null) s', c.n, c.type, c."collate", c.place), ' union all')
+      into numbers, sorted from gnomon.range_columns(p_tracked) c
+      where exists (select from gnomon.marks_of(p_mark.branch) k where k.tracked = p_tracked and k.kind = 'range' and k.ranges ? c.n::text);
+    ranges := format(',
+image as materialized (select d.i, s.side, s.image from d cross join lateral (values (1, d.old), (2, d.new)) s (side, image) where s.image is not null),
+bound as materialized (select m.id, e.key::int as n, e.value->>0 as low, e.value->>1 as high from m cross join lateral jsonb_each(m.ranges) e
+  where m.kind = ''range'' and e.key::int = any (%L::int[]) and (e.value->>0 is not null or e.value->>1 is not null)),
+sorted as materialized (%s),
+value as materialized (select s.* from sorted s where s.kind = 1),
+span as materialized (select e.ref as id, e.n, coalesce(max(e.place) filter (where e.kind = 0) + 1, 1) as low, coalesce(max(e.place) filter (where e.kind = 2), max(z.places)) as high
+  from sorted e left join (select v.n, count(*) as places from value v group by v.n) z on z.n = e.n where e.kind <> 1 group by e.ref, e.n),
+narrow as materialized (select distinct on (s.id) s.* from span s order by s.id, s.high - s.low, s.n),
+spot as materialized (select w.id, w.n, g.place from narrow w cross join lateral generate_series(w.low, w.high) g (place)),
+met as materialized (select s.id, v.ref as i, v.side from spot s join value v on v.n = s.n and v.place = s.place),
+gone as materialized (select x.i from image x where x.image = ''{}'')',
+      coalesce(numbers, '{}'), coalesce(sorted, 'select null::int as n, null::int as kind, null::bigint as ref, null::int as side, null::bigint as place'));
+    found := found || '
+  union all (
+    select t.id, t.i from met t left join (select s.* from span s join narrow w on w.id = s.id and w.n <> s.n) o on o.id = t.id left join value q on q.n = o.n and q.ref = t.i and q.side = t.side
+      group by t.id, t.i, t.side having bool_and(o.id is null or coalesce(q.place between o.low and o.high, false))
+    union select m.id, i.i from m cross join image i where m.kind = ''range'' and m.id not in (select b.id from bound b)
+    union select m.id, i.i from m cross join gone i where m.kind = ''range'')';
+  end if;
+  return format('with m as materialized (select * from gnomon.marks_of(%1$s) x where x.tracked = %2$s and x.snapshot::text = %3$L),
+d as materialized (select row_number() over (order by d.v) as i, d.* from (%4$s) d%5$s)%6$s,
+found as (%7$s)
+select f.id, f.changes, jsonb_build_object(''key'', d.key, ''operation'', d.operation, ''v'', d.v, ''transaction'', d.transaction, ''at'', d.at, ''login'', d.login, ''actor'', d.actor)
+from (select x.id, count(*) as changes, max(x.i) as i from found x group by x.id) f join d on d.i = f.i order by f.id',
     p_mark.branch, p_tracked, p_mark.snapshot, gnomon.diff_query(p_tracked, base, p_to, false, false),
     case when p_merged then format(' where exists (select from annals.h%s e where %s and e.epoch = %s and e.v > %s and not pg_visible_in_snapshot(e.xid, %L) and not exists (select from gnomon.own_merges(%s) g where g.transaction = e.epoch || '':'' || e.xid and e.v between g.first_v and g.last_v))',
-      p_tracked, others, base.epoch, base.bound, base.snapshot, p_mark.branch) else '' end, arms);
+      p_tracked, others, base.epoch, base.bound, base.snapshot, p_mark.branch) else '' end, ranges, found);
 end $$;
 comment on function gnomon.stale_query is 'SQL for those marks of a table on one base that main has changed since. Of a branch that was merged before, rows that only its merges changed are left out.';
 
