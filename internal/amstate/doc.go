@@ -21,5 +21,10 @@
 // text, such as blocks. Integers and counters are exact. Floats are written as ECMAScript writes them, -0 as 0; NaN, infinite ones and
 // values of unknown type are null. Timestamps are ISO 8601 in UTC with milliseconds, with six digits and a sign for years that have more than four
 // or are before 0, null beyond what ECMAScript's dates can hold. Bytes are base64 with padding. NUL in strings and keys is U+FFFD, because
-// PostgreSQL can't store it.
+// PostgreSQL can't store it; two keys that become the same by that are both written.
+//
+// # Texts
+//
+// [Value.Spans] are the pieces of a text with their marks, and its blocks. [Diff] tells what differs between two moments as [Patch]es: splices of
+// texts, marks, entries and elements. Indexes of texts count Unicode characters.
 package amstate

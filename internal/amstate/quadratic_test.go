@@ -82,6 +82,15 @@ func TestNothingIsQuadratic(t *testing.T) {
 			}
 			return ops
 		},
+		"characters that conflict": func(n int) []amformat.Op {
+			ops := []amformat.Op{{Key: "t", Action: amformat.ActionMakeText}}
+			for range n {
+				op := insert(at(1), at(len(ops)+1))
+				op.Insert = false
+				ops = append(ops, insert(at(1), at(0)), op)
+			}
+			return ops
+		},
 		"blocks": func(n int) []amformat.Op {
 			ops := []amformat.Op{{Key: "t", Action: amformat.ActionMakeText}}
 			for range n {

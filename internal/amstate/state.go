@@ -88,7 +88,10 @@ func (n *node) position(step any) int {
 		}
 	case int:
 		if n.kind == Text {
-			return slices.IndexFunc(n.blocks, func(b block) bool { return b.at == s })
+			if i, ok := slices.BinarySearchFunc(n.blocks, s, func(b block, at int) int { return b.at - at }); ok {
+				return i
+			}
+			return -1
 		}
 		if n.at != nil {
 			if i, ok := slices.BinarySearch(n.at, s); ok {
@@ -117,29 +120,33 @@ func (s *State) Conflicts(path ...any) []Value {
 	n := parent.node
 	step := path[len(path)-1]
 	i := n.position(step)
-	var at *value
-	switch index, isIndex := step.(int); {
-	case n.kind == Text && isIndex && index >= 0 && index < n.size:
-		if i >= 0 {
-			at = &n.blocks[i].value
-		} else {
-			at = n.character(index)
+	if n.kind == Text {
+		index, isIndex := step.(int)
+		switch {
+		case !isIndex || index < 0 || index >= n.size:
+			return nil
+		case n.rivals[index] != nil:
+			return s.values(n.rivals[index])
+		case i >= 0:
+			return []Value{s.value(&n.blocks[i].value)}
 		}
-		i = index
+		return []Value{s.value(n.character(index))}
+	}
+	switch {
 	case i < 0:
 		return nil
-	default:
-		at = &n.vals[i]
+	case n.rivals[i] != nil:
+		return s.values(n.rivals[i])
 	}
-	rivals := n.rivals[i]
-	if rivals == nil {
-		return []Value{s.value(at)}
+	return []Value{s.value(&n.vals[i])}
+}
+
+func (s *State) values(vs []value) []Value {
+	out := make([]Value, len(vs))
+	for i := range vs {
+		out[i] = s.value(&vs[i])
 	}
-	vs := make([]Value, len(rivals))
-	for i := range rivals {
-		vs[i] = s.value(&rivals[i])
-	}
-	return vs
+	return out
 }
 
 // character is the character of a text at an index. Which operation set it isn't kept.
@@ -171,8 +178,7 @@ func (s *State) AllConflicts() []Conflict {
 			case n.at != nil:
 				step = n.at[i]
 			}
-			p := append(slices.Clip(path), step)
-			cs = append(cs, Conflict{Path: p, Values: s.Conflicts(p...)})
+			cs = append(cs, Conflict{Path: append(slices.Clip(path), step), Values: s.values(n.rivals[i])})
 		}
 	})
 	return cs
