@@ -2,6 +2,7 @@ package gnomon_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -167,18 +168,52 @@ func TestPastOfBranches(t *testing.T) {
 	}
 }
 
-// Limit: what a merge wrote to a branch is not undone as a merge.
+// Limit: merges into a branch can be undone until it is reset, and as long as their reports are kept if it is not logged.
 func TestUndoOfMergesIntoBranches(t *testing.T) {
 	t.Parallel()
-	g, _, b := working(t, "b")
+	g, pool, b := working(t, "b")
 	ctx := t.Context()
-	must[*gnomon.Branch](t)(g.CreateBranch(ctx, "other", gnomon.BranchOptions{}))
-	if _, err := b.Exec(ctx, "update orders set total = 100 where id = 1"); err != nil {
-		t.Fatal(err)
+	const all = "select o::text from orders o union all select i::text from item i order by 1"
+	for _, logged := range []bool{false, true} {
+		into := must[*gnomon.Branch](t)(g.CreateBranch(ctx, fmt.Sprintf("into %t", logged), gnomon.BranchOptions{Logged: logged}))
+		write(t, b, "update orders set total = 100, note = 'b' where id = 1", "delete from orders where id = 2", "insert into orders values (11, 'new', 1, null)")
+		write(t, into, "update orders set note = 'own' where id = 3")
+		before := text(t, into, all)
+		report := must[gnomon.MergeReport](t)(b.Merge(ctx, gnomon.MergeOptions{Into: into.Name()}))
+		after := text(t, into, all)
+		// With what its foreign keys did, which was no part of the merge.
+		if rows := must[[]gnomon.MergedRow](t)(g.MergeRows(ctx, report.ID)); len(rows) != 5 {
+			t.Errorf("the merge wrote %v", rows)
+		}
+		undo := must[gnomon.MergeReport](t)(g.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{}))
+		alike(t, text(t, into, all), before)
+		undo = must[gnomon.MergeReport](t)(g.UndoMerge(ctx, undo.ID, gnomon.UndoMergeOptions{}))
+		alike(t, text(t, into, all), after)
+		_, err := g.UndoMerge(ctx, report.ID+1, gnomon.UndoMergeOptions{})
+		refuses(t, err, gnomon.ErrInvalid)
+		// Later changes stay, and are told.
+		write(t, into, "update orders set note = 'later' where id = 1")
+		undo = must[gnomon.MergeReport](t)(g.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{}))
+		alike(t, text(t, into, "select * from orders where id = 1"), "(1,c1,1,later)")
+		alike(t, fmt.Sprint(undo.Conflicts), "1")
+		redo := must[gnomon.MergeReport](t)(g.UndoMerge(ctx, undo.ID, gnomon.UndoMergeOptions{}))
+		ok(t, into.Protect(ctx, true))
+		_, err = g.UndoMerge(ctx, redo.ID, gnomon.UndoMergeOptions{})
+		refuses(t, err, gnomon.ErrProtected)
+		ok(t, into.Protect(ctx, false))
+		if must[int64](t)(g.PruneReports(ctx, 0)); !logged {
+			_, err = g.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{})
+			refuses(t, err, gnomon.ErrPruned)
+			continue
+		}
+		run(t, pool, fmt.Sprintf("select gnomon.reset_branch('%s')", into.Name()))
+		_, err = g.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{})
+		refuses(t, err, gnomon.ErrPruned)
+		ok(t, into.Drop(ctx))
+		_, err = g.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{})
+		refuses(t, err, gnomon.ErrUnknownBranch)
+		run(t, pool, "select gnomon.reset_branch('b')")
 	}
-	report := must[gnomon.MergeReport](t)(b.Merge(ctx, gnomon.MergeOptions{Into: "other"}))
-	_, err := g.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{})
-	refuses(t, err, gnomon.ErrNotOnBranch)
 }
 
 // Limit: unique indexes of expressions or of some rows, and exclusion constraints, are not looked at on a branch; merging finds what violates them.

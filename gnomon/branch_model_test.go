@@ -286,12 +286,44 @@ func set(rows map[string]modelRow, key string, row modelRow) {
 	}
 }
 
-// A modelMerge is one into main.
+// A modelMerge is one into main, or into a branch.
 type modelMerge struct {
 	id            int64
-	before, after modelState // main
+	into          *modelBranch
+	before, after modelState // of what it went into
 	undoes        *modelMerge
 	undone        bool
+}
+
+// exchanges tells whether rows of a table that others refer to, in ways that would notice if one of them went and came back, exchange unique values: then main has no order
+// in which it could write them.
+func (m modelSchema) exchanges(changes []modelChange) bool {
+	for _, t := range m {
+		if !slices.ContainsFunc(m, func(child *modelTable) bool {
+			return slices.ContainsFunc(child.refs, func(r modelRef) bool { return r.to == t.name && r.onDelete != "no action" })
+		}) {
+			continue
+		}
+		for _, column := range t.unique {
+			gives, takes := map[string]string{}, map[string]string{} // values, by what their rows had and have
+			for _, c := range changes {
+				if c.table == t.name && c.old != nil && c.new != nil && c.old[column] != c.new[column] {
+					takes[c.old[column]] = c.new[column]
+				}
+			}
+			delete(takes, modelNull)
+			for from := range takes {
+				clear(gives)
+				for v, there := from, true; there && v != modelNull; v, there = takes[v], takes[v] != "" {
+					if gives[v] != "" {
+						return true
+					}
+					gives[v] = "given"
+				}
+			}
+		}
+	}
+	return false
 }
 
 // A modelPlan is what a merge is to do.

@@ -28,6 +28,7 @@ type branchProgram struct {
 	worlds   []branchWorld
 	done     map[string]int // of all programs
 	trace    []string
+	steps    []string // what it does; nil: anything
 }
 
 // A modelPlace is main at a coordinate.
@@ -180,6 +181,7 @@ func (p *branchProgram) drop(b *modelBranch) {
 		p.fatal("drop")
 	}
 	p.branches = slices.DeleteFunc(p.branches, func(x *modelBranch) bool { return x == b })
+	p.forget(b)
 	for _, x := range p.branches {
 		if x.parent == b {
 			x.parent = nil
@@ -187,10 +189,19 @@ func (p *branchProgram) drop(b *modelBranch) {
 	}
 }
 
+// forget forgets merges into a branch: they can't be undone any more.
+func (p *branchProgram) forget(b *modelBranch) {
+	p.merges = slices.DeleteFunc(p.merges, func(m *modelMerge) bool { return m.into == b })
+}
+
 // step does something.
 func (p *branchProgram) step() {
 	pick := func() *modelBranch { return rapid.SampledFrom(p.branches).Draw(p.r, "branch") }
-	do := rapid.SampledFrom([]string{"main", "main", "branch", "branch", "branch", "branch", "branch", "create", "create", "drop", "reset", "rename", "remember", "rotate", "merge", "merge", "merge into a branch", "undo", "refresh"}).Draw(p.r, "do")
+	steps := p.steps
+	if steps == nil {
+		steps = []string{"main", "main", "branch", "branch", "branch", "branch", "branch", "create", "create", "drop", "reset", "rename", "remember", "rotate", "merge", "merge", "merge into a branch", "undo", "refresh"}
+	}
+	do := rapid.SampledFrom(steps).Draw(p.r, "do")
 	p.done[do]++
 	switch {
 	case do == "main":
@@ -261,6 +272,7 @@ func (p *branchProgram) reset(b *modelBranch) {
 		p.fatal("reset")
 	}
 	b.startAt(state)
+	p.forget(b)
 }
 
 // merge merges a branch into main, or into another branch.
@@ -285,7 +297,7 @@ func (p *branchProgram) merge(b, into *modelBranch) {
 		want = "dry run"
 	case plan.conflicts > 0 && conflicts == "fail":
 		want = "conflicts"
-	case err != nil:
+	case err != nil, into == nil && p.schema.exchanges(plan.changes):
 		want = "violations"
 	}
 	id, status, found := p.merging(fmt.Sprintf(`select m.merge, m.status, m.conflicts from gnomon.merge(%s, %s, '{"conflicts": "%s", "strategies": {"*": "%s"}, "dry_run": %t}') m`, literal(b.name), target, conflicts, strategy, dry))
@@ -293,8 +305,8 @@ func (p *branchProgram) merge(b, into *modelBranch) {
 		p.fatal("merge of %s into %s: %s with %d conflicts, want %s with %d: %v", b.name, p.nameOf(into), status, found, want, plan.conflicts, err)
 	}
 	if status == "merged" {
+		p.merges = append(p.merges, &modelMerge{id: id, into: into, before: p.stateOf(into), after: next})
 		if into == nil {
-			p.merges = append(p.merges, &modelMerge{id: id, before: p.main, after: next})
 			p.main = next
 			plan.settle(b.was, b.state)
 		} else {
@@ -308,21 +320,21 @@ func (p *branchProgram) merge(b, into *modelBranch) {
 	p.compare(into)
 }
 
-// undo takes back a merge into main, or the undo of one.
+// undo takes back a merge, or the undo of one.
 func (p *branchProgram) undo(m *modelMerge) {
 	p.t.Helper()
 	strategy, conflicts := "fail", rapid.SampledFrom([]string{"keep", "keep", "fail", "force"}).Draw(p.r, "conflicts")
 	if conflicts == "force" {
 		strategy = "ours"
 	}
-	plan := p.schema.plan(m.after, m.before, p.main, strategy, conflicts)
-	next := p.main.clone()
+	plan := p.schema.plan(m.after, m.before, p.stateOf(m.into), strategy, conflicts)
+	next := p.stateOf(m.into).clone()
 	err := p.schema.apply(next, plan.changes)
 	want := "merged"
 	switch {
 	case plan.conflicts > 0 && conflicts == "fail":
 		want = "conflicts"
-	case err != nil:
+	case err != nil, m.into == nil && p.schema.exchanges(plan.changes):
 		want = "violations"
 	}
 	id, status, found := p.merging(fmt.Sprintf(`select m.merge, m.status, m.conflicts from gnomon.undo_merge(%d, '{"conflicts": "%s"}') m`, m.id, conflicts))
@@ -330,14 +342,18 @@ func (p *branchProgram) undo(m *modelMerge) {
 		p.fatal("undo of %d: %s with %d conflicts, want %s with %d: %v", m.id, status, found, want, plan.conflicts, err)
 	}
 	if status == "merged" {
-		p.merges = append(p.merges, &modelMerge{id: id, before: p.main, after: next, undoes: m})
-		p.main = next
+		p.merges = append(p.merges, &modelMerge{id: id, into: m.into, before: p.stateOf(m.into), after: next, undoes: m})
+		if m.into == nil {
+			p.main = next
+		} else {
+			m.into.state = next
+		}
 		m.undone = true
 		if m.undoes != nil {
 			m.undoes.undone = false
 		}
 	}
-	p.compare(nil)
+	p.compare(m.into)
 }
 
 // refresh gives a branch main as it is now for its base.

@@ -129,7 +129,21 @@ func (p *branchProgram) statement(s modelState) modelStatement {
 		}
 	}
 	insert := fmt.Sprintf("insert into %s (%s) values (%s)", t.name, strings.Join(t.columns, ", "), literals(row))
-	switch rapid.SampledFrom([]string{"insert", "insert", "update", "update", "update", "update all", "key", "delete", "again", "move", "delete some"}).Draw(p.r, "statement") {
+	switch rapid.SampledFrom([]string{"insert", "insert", "update", "update", "update", "update all", "key", "delete", "again", "move", "delete some", "exchange"}).Draw(p.r, "statement") {
+	case "exchange": // two rows exchange unique values
+		t = p.schema[0]
+		one, other := p.some(t, s), p.some(t, s)
+		a, b := s[t.name][modelKey(one, t.key)], s[t.name][modelKey(other, t.key)]
+		if a == nil || b == nil || sameRow(a, b) {
+			return modelStatement{"select", func(modelState) ([]modelChange, error) { return nil, nil }}
+		}
+		u := t.columns[2]
+		return modelStatement{fmt.Sprintf("update %[1]s set %[2]s = null where %[3]s; update %[1]s set %[2]s = %[4]s where %[5]s; update %[1]s set %[2]s = %[6]s where %[3]s", t.name, u, t.where(a), literal(a[2]), t.where(b), literal(b[2])),
+			func(modelState) ([]modelChange, error) {
+				x, y := slices.Clone(a), slices.Clone(b)
+				x[2], y[2] = b[2], a[2]
+				return []modelChange{{t.name, a, x}, {t.name, b, y}}, nil
+			}}
 	case "insert":
 		row = p.row(t)
 		return modelStatement{fmt.Sprintf("insert into %s (%s) values (%s)", t.name, strings.Join(t.columns, ", "), literals(row)),

@@ -83,7 +83,9 @@
 //	_, err = g.UndoMerge(ctx, report.ID, gnomon.UndoMergeOptions{})                         // and what others did since stays
 //
 // A merge is one transaction that locks rows and no table, and main's triggers fire. What was merged is not merged again; the branch goes on. [Branch.Refresh] moves it to a later base
-// by the same rules, and [Branch.Reset] starts it anew.
+// by the same rules, and [Branch.Reset] starts it anew. What a branch of a branch got with a later base is not its own, and a merge into its parent leaves it aside.
+//
+// Reports of dry runs and of merges that were refused are kept for 30 days, see [Gnomon.PruneReports].
 //
 // With [BranchOptions.RecordReads] what is read on a branch is noted: rows that [Get] reads, and of other statements the tables, unless [Branch.Reading] says more.
 // [Branch.StaleReads] lists what of it main has changed since, and a merge can demand that there is nothing.
@@ -104,6 +106,8 @@
 //	ctid, xmin and the like; TABLESAMPLE           ErrNotOnBranch: the key; a condition with random()        TestBranchLimits
 //	unique values that rows exchange in one        23505: two statements                                     TestBranchLimits
 //	  statement
+//	unique values that rows exchange, merged into  ErrViolation where triggers, rules or foreign keys with  TestUniqueValuesChangePlaces
+//	  main                                           actions would notice: a DEFERRABLE constraint
 //	unique indexes of expressions or of some       merging finds what violates them                          TestMergingFindsWhatBranchesDoNot
 //	  rows, exclusion constraints
 //	SELECT FOR UPDATE                              locks nothing: Branch.Lock                                TestLock
@@ -116,11 +120,16 @@
 //	roles that row-level security restricts        ErrNotOnBranch: a role that reads all rows                TestRowSecurityOnBranches
 //	a table whose columns changed since the base   ErrNotOnBranch: Branch.Refresh; it can be merged as well  TestColumnsThatChangeUnderABranch
 //	the past of a branch                           is there if it is Logged, else ErrNotOnBranch             TestPastOfBranches
-//	undo of a merge into a branch                  ErrNotOnBranch: undo on the branch what it changed        TestUndoOfMergesIntoBranches
+//	undo of merges into a branch                   until it is reset, and for 30 days if it is not Logged:   TestUndoOfMergesIntoBranches
+//	                                                 then ErrPruned
 //	reads within functions, and by COPY            are not noted: Branch.Note                                TestReadsThatAreNotSeen
 //	stale reads, policies                          are of main, not of a branch that is merged into          TestPoliciesAreForMain
 //	writes to main by others while a merge         are seen if both are SERIALIZABLE, or themselves          TestMergesThatCrossDoNotSkew
 //	  that demands no stale reads commits            merges that demand it
+//
+// Where rows of main exchange unique values, a merge writes some of them as a delete and an insert, and so history has them (who inserts a row that refers to such a one at that moment may get
+// 23503, and succeeds again afterwards); where only one takes what another gives up, it updates them in that
+// order, up to 500 in a row. Without an event trigger, CHECK constraints that call functions which have no search_path of their own are evaluated on a branch wholly by the search_path of the caller.
 //
 // Deferrable unique keys are checked row by row there, columns that are GENERATED ALWAYS AS IDENTITY take values that are given, and rows of tables that are not tracked but refer to tracked ones are
 // looked at by merging only. Of rows and what they refer to, written by several sessions of one branch at once in REPEATABLE READ, merging finds what does not fit.

@@ -140,7 +140,7 @@ type Violation struct {
 	Kind       string // unique, foreign key, check, exclusion or not null
 	Constraint string // or the unique index, or the column that is not null
 	Table      string
-	Key        Key // of the row
+	Key        Key // of the row; empty for one that a trigger wrote
 	Columns    []string
 	Values     json.RawMessage // of the columns, as a JSON object
 	Other      json.RawMessage // key of the row that it cannot be with, or what refers to a row that would go; empty where there is none
@@ -154,7 +154,7 @@ func (g *Gnomon) Violations(ctx context.Context, merge int64) ([]Violation, erro
 	}, `select kind, "constraint"::text, "table", key, columns, "values", other from gnomon.violations($1)`, merge)
 }
 
-// MergedRow is a row of main that a merge wrote.
+// MergedRow is a row that a merge wrote.
 type MergedRow struct {
 	Table     string
 	Key       Key
@@ -163,7 +163,7 @@ type MergedRow struct {
 	Old, New  json.RawMessage // before and after, as JSON objects; empty where there is no row
 }
 
-// MergeRows lists what a merge into main wrote, also by triggers and foreign keys, as long as history tells. [ErrUnknownMerge]; [ErrPruned]; [ErrNotOnBranch]: it went into a branch.
+// MergeRows lists what a merge wrote, also by triggers and foreign keys, as long as history tells, or, of a merge into a branch, as long as it can be undone. [ErrUnknownMerge]; [ErrPruned].
 func (g *Gnomon) MergeRows(ctx context.Context, merge int64) ([]MergedRow, error) {
 	return rowsOf(ctx, g.db, func(row pgx.CollectableRow) (r MergedRow, err error) {
 		err = row.Scan(&r.Table, (*[]string)(&r.Key), &r.Operation, &r.Columns, &r.Old, &r.New)
@@ -171,8 +171,8 @@ func (g *Gnomon) MergeRows(ctx context.Context, merge int64) ([]MergedRow, error
 	}, `select "table", key, operation, columns, old, new from gnomon.merge_rows($1)`, merge)
 }
 
-// PruneReports forgets dry runs and refused merges that are older than keep, with their conflicts and violations, and which conflicts older merges left; it returns how many
-// merges it forgot. [Gnomon.Maintain] does it after 30 days. [ErrInvalid]: keep is negative.
+// PruneReports forgets dry runs and refused merges that are older than keep, with their conflicts and violations, which conflicts older merges left, and what merges wrote to branches that
+// are not Logged; it returns how many merges it forgot. [Gnomon.Maintain] does it after 30 days. [ErrInvalid]: keep is negative.
 func (g *Gnomon) PruneReports(ctx context.Context, keep time.Duration) (n int64, err error) {
 	err = pgtx.QueryRow(ctx, g.db, []any{&n}, "select gnomon.prune_reports($1)", pgtype.Interval{Microseconds: keep.Microseconds(), Valid: true})
 	return n, refused(err)

@@ -22,11 +22,12 @@ type UndoMergeOptions struct {
 	DryRun bool
 }
 
-// UndoMerge takes back what a merge wrote to main, and what triggers and foreign keys wrote with it: column by column, so that the work of others on the same rows stays. What was
-// changed after the merge is listed by [Gnomon.Conflicts] of the undo. It is a merge itself, and can be undone. The branch is not changed, and what was merged counts as merged.
+// UndoMerge takes back what a merge wrote to main or to a branch, and what triggers and foreign keys wrote with it: column by column, so that the work of others on the same rows stays. What was
+// changed after the merge is listed by [Gnomon.Conflicts] of the undo. It is a merge itself, and can be undone. The branch that was merged is not changed, and what was merged counts as merged.
 //
-// [ErrConflict]: there are later changes, with FailOnLater; [ErrViolation]; both come with a report. [ErrPruned]: history does not tell any more; [ErrInvalid]: the merge wrote nothing, or was undone; [ErrNotOnBranch]:
-// it went into a branch; [ErrNotTracked]: a table that it wrote is not tracked any more; [ErrUnknownMerge].
+// [ErrConflict]: there are later changes, with FailOnLater; [ErrViolation]; both come with a report. [ErrPruned]: history does not tell any more, or, of a merge into a branch, that was reset
+// since, or the merge is older than 30 days and the branch not Logged; [ErrUnknownBranch]: the branch is no more; [ErrProtected]: it is; [ErrInvalid]: the merge wrote nothing, or was undone;
+// [ErrNotTracked]: a table that it wrote is not tracked any more; [ErrUnknownMerge].
 func (g *Gnomon) UndoMerge(ctx context.Context, merge int64, o UndoMergeOptions) (MergeReport, error) {
 	options, err := json.Marshal(struct {
 		Later  string   `json:"conflicts,omitempty"`

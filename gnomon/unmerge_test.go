@@ -130,3 +130,58 @@ func TestRefreshTakesWhatMainHas(t *testing.T) {
 	_, err = b.Refresh(ctx, old, gnomon.MergeOptions{})
 	refuses(t, err, gnomon.ErrInvalid)
 }
+
+// TestARefreshedBranchAndItsParent merges a branch of a branch into it after the child got a later base: what that brought is not the child's own, and its own changes meet the parent's as they
+// would have before.
+func TestARefreshedBranchAndItsParent(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	g, pool, parent := branched(t)
+	write(t, parent, "update orders set note = 'parent' where id in (1, 2)")
+	child := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "child", gnomon.BranchOptions{Of: "b"}))
+	write(t, child, "update orders set total = 50 where id in (1, 3)", "delete from orders where id = 4")
+	run(t, pool, "update shop.orders set customer = 'main' where id in (1, 3, 5, 6, 7)", "insert into shop.orders values (11, 'main', 1, null)", "delete from shop.orders where id in (4, 8)")
+	must[gnomon.MergeReport](t)(child.Refresh(ctx, gnomon.Present, gnomon.MergeOptions{}))
+	// Rows that it changes only now, of which its parent has what main had once.
+	write(t, child, "update orders set note = 'child' where id in (5, 11)", "update orders set customer = 'child' where id = 6")
+	write(t, parent, "update orders set total = 70 where id = 5")
+	alike(t, counts(must[gnomon.MergeReport](t)(child.Merge(ctx, gnomon.MergeOptions{Into: "b"}))), "merged 1 4 1 0 0 0")
+	alike(t, text(t, parent, "select * from orders order by id"), "(1,c1,50.00,parent)\n(2,c2,2.00,parent)\n(3,c3,50.00,n3)\n(5,c5,70.00,child)\n(6,child,6.00,n6)\n(7,c7,7.00,n7)\n(8,c8,8.00,n8)\n(9,c9,9.00,n9)\n(10,c10,10.00,n10)\n(11,main,1.00,child)")
+	alike(t, counts(must[gnomon.MergeReport](t)(child.Merge(ctx, gnomon.MergeOptions{Into: "b"}))), "merged 0 0 0 0 0 0")
+	// It pins what tells that, until its parent goes.
+	pinned := func() string {
+		return text(t, pool, "select p.v = b.bound + 1 from annals.pin p, gnomon.branch b where p.owner = 'gnomon branch' and p.name = b.id::text and b.name = 'child'")
+	}
+	alike(t, pinned(), "(f)")
+	ok(t, parent.Drop(ctx))
+	alike(t, pinned(), "(t)")
+}
+
+func TestRefreshListsViolations(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	g, pool, _ := branched(t)
+	run(t, pool, "create table shop.line (id int primary key, orders int references shop.orders, code text unique)", "insert into shop.line values (1, 1, 'a'), (2, 2, 'b')")
+	track(t, g, "shop.line")
+	b := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "with lines", gnomon.BranchOptions{}))
+	write(t, b, "insert into line values (3, 5, 'c'), (4, 6, 'd')", "delete from orders where id = 7")
+	run(t, pool, "delete from shop.orders where id = 5", "insert into shop.line values (9, 7, 'd')")
+	seen := text(t, b, "select * from line order by id")
+	for _, dry := range []bool{true, false} {
+		r, err := b.Refresh(ctx, gnomon.Present, gnomon.MergeOptions{DryRun: dry})
+		if dry {
+			ok(t, err)
+		} else {
+			refuses(t, err, gnomon.ErrViolation)
+		}
+		var got []string
+		for _, v := range must[[]gnomon.Violation](t)(g.Violations(ctx, r.ID)) {
+			got = append(got, words(v.Kind, v.Constraint, v.Table, v.Key))
+		}
+		alike(t, fmt.Sprint(got, r.Violations), "[foreign key line_orders_fkey shop.line [3] unique line_code_key shop.line [4] foreign key line_orders_fkey shop.orders [7]] 3")
+	}
+	alike(t, text(t, b, "select * from line order by id"), seen)
+	write(t, b, "delete from line where id = 3", "update line set code = 'e' where id = 4", "insert into orders values (7, 'again', 1, null)")
+	must[gnomon.MergeReport](t)(b.Refresh(ctx, gnomon.Present, gnomon.MergeOptions{Strategies: gnomon.Strategies{"orders": {gnomon.AnyColumn: gnomon.Theirs}}}))
+	alike(t, text(t, b, "select * from line order by id"), "(1,1,a)\n(2,2,b)\n(4,6,e)\n(9,7,d)")
+}

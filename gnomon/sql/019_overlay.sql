@@ -1,7 +1,7 @@
 -- Overlays: for each tracked table a table gnomon.o<history> with the rows that branches changed, as they are on the branch (c<n>), as they were at
 -- its base (b<n>), and on its parent when it was made from another branch (f<n>; in the columns took, by their
 -- numbers or 0 for whether the row is there, it differs from that only because a later base does, as long as it is as that base). k<n> are the columns of the key. Of logged branches, gnomon.l<history>
--- holds what each change replaced.
+-- holds what each change replaced; of others, what those of merges did, and what these left (op m).
 --
 -- The rows of a branch are read through a view like those of the past, with the overlay as one more part of the union.
 

@@ -257,7 +257,8 @@ declare
     -- 40001 if it was moved, or dropped, since.
     perform from gnomon.branch b where b.id operator(pg_catalog.=) put.here for share;
   end if;
-  select b.bound, b.snapshot, b.logged, b.protected, b.name, exists (select from gnomon.confinement) into put.bound, put.snapshot, put.logged, put.protected, put.branch_name, put.confined
+  -- What merges write is logged on any branch, so that it can be undone.
+  select b.bound, b.snapshot, b.logged or pg_catalog.current_setting('gnomon.merging', true) operator(pg_catalog.<>) '', b.protected, b.name, exists (select from gnomon.confinement) into put.bound, put.snapshot, put.logged, put.protected, put.branch_name, put.confined
     from gnomon.branch b
     where b.id operator(pg_catalog.=) put.here and pg_catalog.strpos(put.checked, pg_catalog.concat(' b', b.id, '.', b.base, ' ')) operator(pg_catalog.>) 0
       and pg_catalog.strpos(put.checked, pg_catalog.concat(' ', tg_argv[0], ':', (select x.version from annals.tracked x where x.id operator(pg_catalog.=) %2$s), ' ')) operator(pg_catalog.>) 0;

@@ -433,21 +433,21 @@ declare
   after text := '';
 begin
   for r in
-    select p.part, i.n, x.value as stats, i.i from unnest(tables) with ordinality i (n, i) join jsonb_array_elements(p_tables) x on (x.value->>'tracked')::int = i.n
-      cross join (values ('delete'), ('update'), ('insert')) p (part)
-    where (x.value->>p.part)::bigint > 0
+    select p.part, i.n, x.value as stats, i.i, turn from unnest(tables) with ordinality i (n, i) join jsonb_array_elements(p_tables) x on (x.value->>'tracked')::int = i.n
+      cross join (values ('delete'), ('update'), ('insert')) p (part) cross join generate_series(0, case when p.part = 'update' then coalesce((x.value->>'turns')::int, 0) else 0 end) turn
+    where (x.value->>p.part)::bigint + case when p.part <> 'update' then coalesce((x.value->>'replace')::bigint, 0) else 0 end > 0
     -- In main rows go before others change, and those before others come, so that a unique key finds its place free: foreign keys are looked at in
     -- the end. On a branch they are looked at at once: parents come first, or if unique keys don't let them, rows go first there as well.
     order by case when p_views is null or p_deletes_first then case p.part when 'delete' then 1 when 'update' then 2 else 3 end else case p.part when 'insert' then 1 when 'update' then 2 else 3 end end,
-      case when p.part = 'delete' then -i.i else i.i end
+      case when p.part = 'delete' then -i.i else i.i end, turn
   loop
     select coalesce(p_views->>t.relation::oid::text, annals.source(t.relation)) as base, format('pg_temp.%I', p_prefix || r.n) as plan, annals.key_join(t.id, 't.%2$I', 'p.k%1$s') as same into w from annals.tracked t where t.id = r.n;
-    for s in select x from jsonb_array_elements_text(case r.part when 'insert' then r.stats->'absent' else '["{}"]' end) x loop
+    for s in select distinct x from jsonb_array_elements_text(case when r.part <> 'insert' then '["{}"]' when (r.stats->>'replace')::bigint > 0 then r.stats->'absent' || '["{}"]' else r.stats->'absent' end) x order by x loop
       body := case r.part
-        when 'delete' then format('delete from %s t using %s p where p.op = ''d'' and %s', w.base, w.plan, w.same)
-        when 'update' then format('update %s t set %s from %s p where p.op = ''u'' and %s', w.base, (select string_agg(format('%I = p.d%s', c.name, c.n), ', ' order by c.n) from gnomon.merge_columns(r.n) c
-          where c.n in (select x::int from jsonb_array_elements_text(r.stats->'columns') x)), w.plan, w.same)
-        else (select format('insert into %s (%s)%s select %s from %s p where p.op = ''i'' and coalesce(p.absent, ''{}'') = %L::int[]', regexp_replace(w.base, '^only ', ''), string_agg(quote_ident(c.name), ', ' order by c.n),
+        when 'delete' then format('delete from %s t using %s p where (p.op = ''d'' or p.replaced) and %s', w.base, w.plan, w.same)
+        when 'update' then format('update %s t set %s from %s p where p.op = ''u'' and p.turn = %s and not p.replaced and %s', w.base, (select string_agg(format('%I = p.d%s', c.name, c.n), ', ' order by c.n) from gnomon.merge_columns(r.n) c
+          where c.n in (select x::int from jsonb_array_elements_text(r.stats->'columns') x)), w.plan, r.turn, w.same)
+        else (select format('insert into %s (%s)%s select %s from %s p where (p.op = ''i'' or p.replaced) and coalesce(p.absent, ''{}'') = %L::int[]', regexp_replace(w.base, '^only ', ''), string_agg(quote_ident(c.name), ', ' order by c.n),
             case when p_views is null then ' overriding system value' else '' end, string_agg(format('p.%s%s', case when c.key_position is null then 'd' else 'k' end, c.n), ', ' order by c.n), w.plan, s)
           from gnomon.merge_columns(r.n) c where not c.generated and c.n <> all (s::int[])) end;
       if p_views is null then
@@ -535,15 +535,20 @@ declare
   outer_settings text[];
   names text[] := array['gnomon.branch', 'gnomon.place', 'gnomon.snapshot', 'gnomon.bound', 'gnomon.checked', 'gnomon.outside', 'gnomon.merging', 'gnomon.resolving', 'search_path'];
   violations jsonb := '[]';
+  waiting jsonb;
   loops text := current_setting('enable_nestloop');
   failed boolean;
   failure text;
   code text;
+  constraint_of text;
+  table_of text;
+  schema_of text;
+  column_of text;
 begin
   outer_settings := array(select coalesce(current_setting(x, true), '') from unnest(names) with ordinality u (x, i) order by i);
   -- Triggers of main run in the present, also when the session is elsewhere.
   perform gnomon.leave(true);
-  perform set_config('gnomon.merging', coalesce(p_merge.branch::text, ''), true), set_config('gnomon.resolving', coalesce(p_resolves::text, ''), true);
+  perform set_config('gnomon.merging', coalesce(p_merge.branch, p_merge.into_branch, 0)::text, true), set_config('gnomon.resolving', coalesce(p_resolves::text, ''), true);
   if p_merge.into_branch is not null then
     views := (gnomon.open_branch(p_merge.into_name, current_schemas(false), current_setting('search_path'))).tables;
     perform gnomon.use(p_merge.into_name, true);
@@ -555,7 +560,7 @@ begin
     for t in select * from gnomon.plan_tables(p_merge, views, p_resolves is not null) loop
       -- How many entries a merge wrote PostgreSQL cannot tell, and takes them for one.
       perform set_config('enable_nestloop', 'off', true) where p_merge.kind = 'undo';
-      execute format('create temp table %I on commit drop as %s', prefix || t.tracked, t.query);
+      execute format('create temp table %I on commit drop as select q.*, 0 as turn, false as replaced, null::int[] as rooms from (%s) q', prefix || t.tracked, t.query);
       get diagnostics n = row_count;
       perform set_config('enable_nestloop', loops, true) where p_merge.kind = 'undo';
       if n > 200 then
@@ -581,12 +586,23 @@ begin
       violations := gnomon.find_violations(tables, prefix, views, false);
       exit;
     end if;
+    -- What takes a unique value that another row still has.
+    select x.tables, x.waiting into tables, waiting from gnomon.order_rows(p_merge, tables, prefix, views) x;
+    if waiting <> '[]' then
+      violations := gnomon.find_violations(tables, prefix, views, false);
+      violations := case when violations = '[]' then waiting else violations end;
+      exit;
+    end if;
     begin
       written := 0;
+      perform gnomon.make_rooms(p_merge, tables, prefix) where views is not null;
       for statement in select * from gnomon.merge_statements(tables, prefix, views, attempt % 2 = 0) loop
         execute statement into n;
         written := written + n;
       end loop;
+      perform gnomon.close_room(p_merge.id, (x->>'tracked')::int) from jsonb_array_elements(tables) x where x ? 'room';
+      -- Those that step aside are written twice.
+      written := written - (select coalesce(sum((x->>'replace')::bigint), 0) from jsonb_array_elements(tables) x);
       if written <> result.inserted + result.updated + result.deleted then
         raise exception using errcode = 'GN022', message = format('%s of %s rows were not written: a trigger or row-level security kept them from it', result.inserted + result.updated + result.deleted - written, result.inserted + result.updated + result.deleted),
           hint = 'Nothing was merged.', detail = '{"reason": "not written"}';
@@ -604,7 +620,7 @@ begin
       when integrity_constraint_violation then
         failed := true;
         code := sqlstate;
-        failure := sqlerrm;
+        get stacked diagnostics failure = message_text, constraint_of = constraint_name, table_of = table_name, schema_of = schema_name, column_of = column_name;
     end;
     exit when not failed;
     -- What stands in the way may have come since rows were locked: then it is decided anew, with it.
@@ -615,6 +631,12 @@ begin
       exit when violations <> '[]';
       if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = '40001', message = 'could not serialize access due to concurrent changes of rows that are merged';
+      end if;
+      if attempt > 3 and table_of <> '' and coalesce(nullif(constraint_of, ''), column_of) <> '' then
+        -- Such as by what a trigger wrote, or by rows of a table that is not merged.
+        violations := jsonb_build_array(jsonb_build_array(case code when '23502' then 'not null' when '23503' then 'foreign key' when '23505' then 'unique' when '23514' then 'check' when '23P01' then 'exclusion' else code end,
+          coalesce(nullif(constraint_of, ''), column_of), format('%I.%I', schema_of, table_of), '[]'::jsonb, '[]'::jsonb, jsonb_build_object('message', failure), null));
+        exit;
       end if;
       if attempt > 3 then
         raise exception using errcode = coalesce(code, 'GN022'), message = coalesce(failure, 'constraints are violated'), hint = 'What was merged itself violates nothing: it may be a trigger.';
@@ -642,6 +664,7 @@ begin
     end if;
     execute format('drop table pg_temp.%I', prefix || t.tracked);
   end loop;
+  perform gnomon.note_left(p_merge.id) where result.status = 'merged' and p_merge.into_branch is not null;
   perform gnomon.end_merge(p_merge.id, result.status, result);
   perform set_config(x.name, x.value, true) from unnest(names, outer_settings) x (name, value);
   return result;
@@ -653,7 +676,7 @@ language plpgsql stable as $$
 #variable_conflict use_column
 begin
   if p_merge.kind = 'undo' then
-    return query select * from gnomon.undo_tables(p_merge.id, current_user);
+    return query select * from gnomon.undo_tables(p_merge.id, current_user, p_views);
   else
     return query select * from gnomon.merge_tables(p_merge.id, current_user, p_views, p_resolves);
   end if;
@@ -678,7 +701,7 @@ declare
   m gnomon.merged;
 begin
   select * into m from gnomon.merged x where x.id = p_merge;
-  if not found or m.branch_name is not null and not gnomon.may_use(m.branch, m.branch_name) then
+  if not found or m.branch_name is not null and not gnomon.may_use(m.branch, m.branch_name) or m.into_name is not null and not gnomon.may_use(m.into_branch, m.into_name) then
     perform gnomon.refuse('GN024', format('there is no merge %s', coalesce(p_merge::text, 'null')), 'gnomon.merges() lists them.', jsonb_build_object('merge', p_merge));
   end if;
   return m;
@@ -688,7 +711,7 @@ comment on function gnomon.merge_of is 'The merge of a number; an error when the
 create function gnomon.merges(p_branch text default null) returns table (merge bigint, kind text, branch text, "into" text, status text, at timestamptz, login name, transaction text, inserted bigint, updated bigint, deleted bigint, already bigint, conflicts bigint, violations bigint, tables jsonb, undoes bigint, undone_by bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select m.id, m.kind, m.branch_name, m.into_name, m.status, m.at, m.login, m.epoch || ':' || m.xid, m.inserted, m.updated, m.deleted, m.already, m.conflicts, m.violations, m.report, m.undoes, m.undone_by
-  from gnomon.merged m where (p_branch is null or m.branch_name = p_branch) and (m.branch_name is null or gnomon.may_use(m.branch, m.branch_name)) order by m.id
+  from gnomon.merged m where (p_branch is null or m.branch_name = p_branch) and (m.branch_name is null or gnomon.may_use(m.branch, m.branch_name)) and (m.into_name is null or gnomon.may_use(m.into_branch, m.into_name)) order by m.id
 $$;
 comment on function gnomon.merges is 'Merges, their undoing and refreshes, of a branch or all, the oldest first: also those that were refused, and dry runs.';
 
@@ -707,9 +730,6 @@ declare
   m gnomon.merged := gnomon.merge_of(p_merge);
   t record;
 begin
-  if m.into_branch is not null then
-    perform gnomon.refuse('GN020', 'what a merge into a branch wrote is not kept', 'The differences of the branch tell what it has changed.', jsonb_build_object('reason', 'branch'));
-  end if;
   if m.status <> 'merged' then
     return;
   end if;
@@ -717,7 +737,7 @@ begin
     return query execute t.query;
   end loop;
 end $$;
-comment on function gnomon.merge_rows is 'The rows of main that a merge wrote, as they were before and after it, from history.';
+comment on function gnomon.merge_rows is 'The rows of main, or of a branch, that a merge wrote, as they were before and after it, from history, or from the log of the branch.';
 
 create function gnomon.resolve(p_merge bigint, p_table regclass, p_key text[], p_choice text, p_values jsonb default null) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -768,14 +788,18 @@ create function gnomon.prune_reports(p_keep interval default '30 days') returns 
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   n bigint;
+  o record;
 begin
   if p_keep is null or p_keep < interval '0' then
     perform gnomon.refuse('GN006', format('reports cannot be kept for %s', coalesce(p_keep::text, 'null')), 'Time to keep is not negative.');
   end if;
   delete from gnomon.merged m where m.status <> 'merged' and m.at < clock_timestamp() - p_keep;
   get diagnostics n = row_count;
-  -- Of a merge that was carried out what it wrote is told on, by history, and its counts are.
+  for o in select x.tracked from gnomon.overlays() x loop
+    execute format('delete from gnomon.l%s l using gnomon.branch b where b.id = l.branch and not b.logged and l.at < clock_timestamp() - $1', o.tracked) using p_keep;
+  end loop;
+  -- Of a merge into main what it wrote is told on, by history, and its counts are.
   delete from gnomon.conflict c using gnomon.merged m where m.id = c.merge and m.at < clock_timestamp() - p_keep;
   return n;
 end $$;
-comment on function gnomon.prune_reports is 'Forgets dry runs and refused merges that are older than this, with their conflicts and violations, and which conflicts older merges left; returns how many merges it forgot. Upkeep does it after 30 days.';
+comment on function gnomon.prune_reports is 'Forgets dry runs and refused merges that are older than this, with their conflicts and violations, which conflicts older merges left, and what merges into branches wrote that are not logged; returns how many merges it forgot. Upkeep does it after 30 days.';

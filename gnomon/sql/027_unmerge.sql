@@ -11,6 +11,48 @@ begin
 end $$;
 comment on function gnomon.stored_image is 'SQL for the values of columns in an entry.';
 
+-- What a merge into a branch wrote is in the log of the branch: what was there before, and of a branch that is not logged otherwise also what was there after it.
+
+create function gnomon.note_left(p_merge bigint) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  m gnomon.merged := (select x from gnomon.merged x join gnomon.branch b on b.id = x.into_branch and not b.logged where x.id = p_merge and x.status = 'running' and x.xid = pg_current_xact_id());
+  t record;
+begin
+  for t in select x.tracked from gnomon.overlays() x where m.id is not null loop
+    execute (select format('insert into gnomon.l%1$s (branch, op, alive, own, %2$s) select $1, ''m'', o.alive, true, %3$s from gnomon.o%1$s o join (select distinct %4$s from gnomon.l%1$s l where l.branch = $1 and l.xid = $2 and l.v >= $3) l on %5$s where o.branch = $1', t.tracked,
+        string_agg(case when c.key_position is null then 'c' else 'k' end || c.n, ', ' order by c.n), string_agg(case when c.key_position is null then 'o.c' else 'o.k' end || c.n, ', ' order by c.n),
+        string_agg('l.k' || c.n, ', ' order by c.n) filter (where c.key_position is not null), annals.key_join(t.tracked, 'l.k%1$s', 'o.k%1$s'))
+      from gnomon.merge_columns(t.tracked) c) using m.into_branch, m.xid, m.first_v;
+  end loop;
+end $$;
+comment on function gnomon.note_left is 'Notes how rows are that a merge into a branch wrote, if the branch is not logged.';
+
+create function gnomon.wrote_on_branch(p_merge bigint, p_row anyelement) returns setof anyelement
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  m gnomon.merged := gnomon.merge_of(p_merge);
+  b gnomon.branch := gnomon.branch_of(m.into_branch);
+  t annals.tracked := (select k from annals.tracked k join gnomon.history h on h.tracked = k.id join pg_class c on c.oid = to_regclass(format('gnomon.o%s', k.id)) where c.reltype = pg_typeof(p_row)::oid);
+  columns text;
+begin
+  if t.id is null or b.id is null then
+    return;
+  end if;
+  if not gnomon.reads_all(t.relation) then
+    perform gnomon.refuse('42501', format('permission denied for %s', t.relation), 'It takes SELECT on the table, for all rows.', jsonb_build_object('table', t.relation::text));
+  end if;
+  -- In the place of the branch's row is what was before, and in that of its base what the merge left.
+  select string_agg(case a.attname when 'branch' then 'e.branch' when 'alive' then 'e.alive' when 'was' then 'case when n.v is null then coalesce(o.alive, false) else n.alive end' when 'v' then 'e.v' when 'xid' then 'e.xid' when 'at' then 'e.at' when 'login' then 'e.login'
+      else coalesce(case left(a.attname, 1) when 'k' then 'e.' || a.attname when 'c' then 'e.' || a.attname when 'b' then format('case when n.v is null then o.c%1$s else n.c%1$s end', c.n) end, 'null::' || format_type(a.atttypid, a.atttypmod)) end, ', ' order by a.attnum) into columns
+    from pg_attribute a left join gnomon.merge_columns(t.id) c on a.attname in ('k' || c.n, 'c' || c.n, 'b' || c.n) where a.attrelid = format('gnomon.o%s', t.id)::regclass and a.attnum > 0 and not a.attisdropped;
+  return query execute format('select %1$s from (select distinct on (%2$s) e.* from gnomon.l%3$s e where e.branch = $1 and e.xid = $2 and e.v between $3 and $4 and e.op <> ''m'' order by %2$s, e.v) e
+      left join lateral (select n.* from gnomon.l%3$s n where n.branch = $1 and %4$s and (n.v > $4 or n.op = ''m'' and n.xid = $2 and n.v >= $3) order by n.v limit 1) n on true
+      left join gnomon.o%3$s o on n.v is null and o.branch = $1 and %5$s', columns, (select string_agg('e.k' || n, ', ' order by i) from unnest(t.key) with ordinality u (n, i)), t.id, annals.key_join(t.id, 'n.k%1$s', 'e.k%1$s'), annals.key_join(t.id, 'o.k%1$s', 'e.k%1$s'))
+    using b.id, m.xid, m.first_v, m.last_v;
+end $$;
+comment on function gnomon.wrote_on_branch is 'What a merge wrote on a branch, for those who may read all of the table: rows like those of its overlay (of which any is given, for its type), as they were before, and in the columns of the base as it left them.';
+
 create function gnomon.written_rows(m gnomon.merged, p_tracked int, p_keys_only boolean default false) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -22,6 +64,10 @@ declare
   range text := format('e.epoch = %s and e.xid = %L::pg_catalog.xid8 and e.v between %s and %s', m.epoch, m.xid, m.first_v, m.last_v);
 begin
   select * into t from annals.tracked x where x.id = p_tracked;
+  if m.into_branch is not null then
+    return (select format('(select %s from gnomon.wrote_on_branch(%s, null::gnomon.o%s) o)', case when p_keys_only then '' else 'o.v, o.at, o.was, o.alive, ' end
+        || string_agg(case when c.key_position is not null then 'o.k' || c.n else format('o.b%1$s, o.c%1$s', c.n) end, ', ' order by c.n), m.id, p_tracked) from gnomon.merge_columns(p_tracked) c where c.key_position is not null or not p_keys_only);
+  end if;
   place := case when annals.nests(p_tracked) then '%1$s.start%2$s, case %1$s.op when ''m'' then 1 when ''n'' then 2 when ''i'' then 2 else 0 end%2$s, %1$s.v%2$s' else '%1$s.v%2$s' end;
   select string_agg('e.c' || n, ', ' order by i) into keys from unnest(t.key) with ordinality u (n, i);
   if p_keys_only then
@@ -48,11 +94,15 @@ declare
   erased boolean;
 begin
   for t in select x.* from annals.tracked x join gnomon.history h on h.tracked = x.id where x.began_v < m.last_v and coalesce(x.ended_v > m.first_v, true) order by x.id loop
-    if coalesce(t.pruned_v > m.first_v, false) and m.report ? t.relation::text then
+    if m.into_branch is null and coalesce(t.pruned_v > m.first_v, false) and m.report ? t.relation::text then
       perform gnomon.refuse('GN002', format('the history of %s, that tells what merge %s wrote, was pruned', t.relation, m.id), 'Tags and branches keep history.', jsonb_build_object('table', t.relation::text, 'merge', m.id));
     end if;
     select string_agg(format('select e.op from %s e where e.v between %s and %s and e.xid = %L', s.relation, m.first_v, m.last_v, m.xid), ' union all ') into arms
       from annals.segment s where s.tracked = t.id and s.epoch = m.epoch and s.first_v <= m.last_v and coalesce(s.last_v >= m.first_v, true);
+    if m.into_branch is not null then
+      continue when to_regclass(format('gnomon.l%s', t.id)) is null;
+      arms := format('select e.op from gnomon.l%s e where e.branch = %s and e.v between %s and %s and e.xid = %L', t.id, m.into_branch, m.first_v, m.last_v, m.xid);
+    end if;
     continue when arms is null;
     execute format('select count(*) > 0, coalesce(bool_or(e.op in (''U'', ''D'', ''T'')), false) from (%s) e', arms) into found, erased;
     continue when not found;
@@ -86,7 +136,7 @@ begin
 end $$;
 comment on function gnomon.wrote is 'The tables of main that a merge wrote, and for each a query for the rows as they were before and after it.';
 
-create function gnomon.undo_tables(p_merge bigint, p_role name) returns table (tracked int, relation text, query text)
+create function gnomon.undo_tables(p_merge bigint, p_role name, p_views jsonb default null) returns table (tracked int, relation text, query text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -104,10 +154,13 @@ begin
     if not has_table_privilege(p_role, t.relation, 'select') or (select c.relrowsecurity from pg_class c where c.oid = t.relation) and not (select r.rolbypassrls or r.rolsuper or pg_has_role(p_role, c.relowner, 'usage') and not c.relforcerowsecurity from pg_roles r, pg_class c where r.rolname = p_role and c.oid = t.relation) then
       perform gnomon.refuse_merge(t.id);
     end if;
+    if m.into_branch is not null and not p_views ? t.relation::oid::text then
+      perform gnomon.refuse('GN020', format('branch %L cannot tell %s', m.into_name, t.relation), 'Refresh it first.', jsonb_build_object('table', t.relation::text, 'reason', 'base'));
+    end if;
     tracked := t.id;
     relation := t.relation::text;
     -- Ours is what was before the merge: what changed since stays, unless asked otherwise.
-    query := gnomon.decide_query(t.id, gnomon.written_rows(m, t.id), gnomon.merge_target(t.id, gnomon.written_rows(m, t.id, true), null, has_any_column_privilege(p_role, t.relation, 'update')),
+    query := gnomon.decide_query(t.id, gnomon.written_rows(m, t.id), gnomon.merge_target(t.id, gnomon.written_rows(m, t.id, true), p_views->>t.relation::oid::text, m.into_branch is null and has_any_column_privilege(p_role, t.relation, 'update')),
       case when u.options->>'conflicts' = 'force' then '{"*": "ours"}'::jsonb else '{"*": "fail"}' end, coalesce(u.options->>'conflicts', 'keep') = 'keep');
     return next;
   end loop;
@@ -119,12 +172,13 @@ language plpgsql volatile as $$
 begin
   return gnomon.run_merge(gnomon.begin_undo(p_merge, gnomon.named_options(p_options)));
 end $$;
-comment on function gnomon.undo_merge is 'Takes back what a merge wrote to main, and what triggers and foreign keys wrote with it, column by column. What changed since stays as it is and is listed by gnomon.conflicts, unless the option conflicts says fail (then nothing is undone), or force (all is as before the merge). Other options: tables, dry_run. The undo is a merge with a number of its own, and can be undone. The branch is not changed by it.';
+comment on function gnomon.undo_merge is 'Takes back what a merge wrote to main or to a branch, and what triggers and foreign keys wrote with it, column by column. What changed since stays as it is and is listed by gnomon.conflicts, unless the option conflicts says fail (then nothing is undone), or force (all is as before the merge). Other options: tables, dry_run. The undo is a merge with a number of its own, and can be undone. The branch that was merged is not changed by it.';
 
 create function gnomon.begin_undo(p_merge bigint, p_options jsonb) returns gnomon.merged
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   m gnomon.merged;
+  b gnomon.branch;
   name text;
 begin
   perform gnomon.merge_of(p_merge);
@@ -134,16 +188,22 @@ begin
   if name is not null or coalesce(p_options->>'conflicts', 'keep') not in ('keep', 'fail', 'force') then
     perform gnomon.refuse('GN006', format('the undo of a merge has no option %s', coalesce(quote_literal(name), 'conflicts ' || quote_literal(p_options->>'conflicts'))), 'It has conflicts (keep, fail or force), tables and dry_run.');
   end if;
-  if m.into_branch is not null then
-    perform gnomon.refuse('GN020', format('merge %s went into branch %L: what it wrote there is not kept', m.id, m.into_name), 'Reset the branch, or merge what is right.', jsonb_build_object('merge', m.id, 'reason', 'branch'));
-  end if;
   if m.kind not in ('merge', 'undo') or m.status <> 'merged' then
     perform gnomon.refuse('GN006', format('merge %s wrote nothing that can be undone: %s', m.id, case when m.kind = 'refresh' then 'it brought a branch up to date' else m.status end), 'gnomon.merges() lists merges.', jsonb_build_object('merge', m.id));
   end if;
   if exists (select from gnomon.merged u where u.id = m.undone_by and u.undone_by is null) then
     perform gnomon.refuse('GN006', format('merge %s was undone, by %s', m.id, m.undone_by), format('gnomon.undo_merge(%s) takes that back.', m.undone_by), jsonb_build_object('merge', m.id, 'undone_by', m.undone_by));
   end if;
-  return gnomon.begin_merge('undo', null, null, jsonb_build_object('conflicts', 'keep') || p_options, m.id);
+  if m.into_branch is not null then
+    b := gnomon.branch_of(m.into_branch);
+    if b.id is null then
+      perform gnomon.refuse('GN016', format('branch %L, which merge %s went into, is no more', m.into_name, m.id), 'With it went what was merged.', jsonb_build_object('branch', m.into_name, 'merge', m.id));
+    end if;
+    if m.inserted + m.updated + m.deleted > 0 and not exists (select from gnomon.written_tables(m)) then
+      perform gnomon.refuse('GN002', format('what merge %s wrote to branch %L is not kept any more', m.id, b.name), 'A reset takes it back, and upkeep forgets it after 30 days on a branch that is not logged.', jsonb_build_object('branch', b.name, 'merge', m.id));
+    end if;
+  end if;
+  return gnomon.begin_merge('undo', null, b.name, jsonb_build_object('conflicts', 'keep') || p_options, m.id);
 end $$;
 comment on function gnomon.begin_undo is 'Notes that the undo of a merge begins; an error when there is nothing to be undone.';
 

@@ -74,15 +74,15 @@ create view gnomon.access (schema, function, who) with (security_invoker = true)
     'branch_diff_query', 'check_reaches', 'overlay_image', 'write_changed', 'write_open']), 'owner'
   union all
   select 'gnomon', unnest(array[
-    'changed_at', 'conflicts', 'merge_json', 'merge_of', 'merge_rows', 'merges', 'no_table', 'refuse_merge', 'table_named', 'strategies', 'suits', 'union_arrays', 'violations', 'wrote']), 'viewer'
+    'changed_at', 'conflicts', 'merge_json', 'merge_of', 'merge_rows', 'merges', 'no_table', 'refuse_merge', 'table_named', 'strategies', 'suits', 'union_arrays', 'violations', 'wrote', 'wrote_on_branch']), 'viewer'
   union all
   select 'gnomon', unnest(array[
-    'begin_merge', 'begin_undo', 'named_options', 'carry_resolutions', 'check_refresh', 'end_merge', 'end_refresh', 'find_violations', 'finish_merge', 'merge', 'merge_statements', 'merge_tables', 'note_conflicts', 'note_violations', 'plan_tables', 'refresh_branch', 'refresh_tables', 'resolve', 'run_merge', 'settle_merge', 'settle_refresh', 'undo_merge', 'undo_tables', 'violation_queries']), 'operator'
+    'begin_merge', 'begin_undo', 'close_room', 'make_room', 'make_rooms', 'may_replace', 'named_options', 'order_queries', 'order_rows', 'order_updates', 'room_column', 'row_of_keys', 'carry_resolutions', 'check_refresh', 'end_merge', 'end_refresh', 'find_violations', 'finish_merge', 'merge', 'merge_statements', 'merge_tables', 'note_conflicts', 'note_left', 'note_violations', 'plan_tables', 'refresh_branch', 'refresh_tables', 'resolve', 'run_merge', 'settle_merge', 'settle_refresh', 'undo_merge', 'undo_tables', 'violation_queries']), 'operator'
   union all
   select 'gnomon', unnest(array['prune_reports', 'set_strategy']), 'admin'
   union all
   select 'gnomon', unnest(array[
-    'check_decider', 'check_merge_options', 'decide_query', 'decide_value', 'fork_values', 'gone_columns', 'merge_columns', 'merge_filter', 'merge_source', 'merge_target', 'object_of', 'parents_first', 'planned_rows', 'same_image', 'stored_image', 'strategy_of', 'untouched', 'untouched_rows', 'written_rows', 'written_tables', 'write_merge_view']), 'owner'
+    'check_decider', 'check_merge_options', 'decide_query', 'decide_value', 'fork_values', 'gone_columns', 'merge_columns', 'merge_filter', 'merge_source', 'merge_target', 'object_of', 'parents_first', 'planned_rows', 'same_image', 'stored_image', 'strategy_of', 'unique_keys', 'untouched', 'untouched_rows', 'written_rows', 'written_tables', 'write_merge_view']), 'owner'
   union all
   select 'annals', a.function, a.who from annals.access a;
 comment on view gnomon.access is 'Which functions gnomon.grant_access lets whom execute.';
