@@ -274,6 +274,31 @@ func TestDocumentsThatLie(t *testing.T) {
 	refuses(t, judge(t.Context(), data, Limits{}), ErrMalformed, "change 0 is no head")
 }
 
+// TestOrderIsJudged swaps parts of documents that no hash covers: siblings of a list, objects.
+func TestOrderIsJudged(t *testing.T) {
+	id := func(n uint64) OpID { return OpID{Counter: n} }
+	list := []Op{
+		{Key: "l", Action: ActionMakeList},
+		{Obj: id(1), InList: true, Insert: true, Action: ActionSet},
+		{Obj: id(1), InList: true, Insert: true, Action: ActionSet},
+	}
+	maps := []Op{
+		{Key: "a", Action: ActionMakeMap},
+		{Key: "b", Action: ActionMakeMap},
+		{Obj: id(1), Key: "k", Action: ActionSet},
+		{Obj: id(2), Key: "k", Action: ActionSet},
+	}
+	for message, ops := range map[string][]Op{"inserted in one place are out of order": list, "objects out of order": maps} {
+		c := must((&Draft{Actor: "a", Seq: 1, StartOp: 1, Actors: []ActorID{"a"}, Ops: ops}).Write(Limits{}))(t)
+		d := must(ParseDocument(must(WriteDocument(t.Context(), nil, nil, []*Change{c}, Limits{}))(t), Limits{}))(t)
+		rows := rowsOf(t, d)
+		ok(t, judge(t.Context(), rewritten(t, d, rows, d.Metas), Limits{}))
+		n := len(rows)
+		rows[n-1], rows[n-2] = rows[n-2], rows[n-1]
+		refuses(t, judge(t.Context(), rewritten(t, d, rows, d.Metas), Limits{}), ErrMalformed, message)
+	}
+}
+
 func TestLimits(t *testing.T) {
 	changes := mixed(t)
 	saved := must(WriteDocument(t.Context(), nil, nil, changes, Limits{}))(t)
