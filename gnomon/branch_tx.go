@@ -47,16 +47,17 @@ func (t *branchTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 		return nil, t.b.refused(sql, err)
 	}
 	rows, err := t.Tx.Query(ctx, t.marked(sql), args...)
-	return &branchRows{Rows: rows, tx: t, sql: sql}, t.b.refused(sql, err)
+	return t.rows(rows, sql), t.b.refused(sql, err)
+}
+
+func (t *branchTx) rows(rows pgx.Rows, sql string) *placedRows {
+	return &placedRows{Rows: rows, refused: func(err error) error { return t.b.refused(sql, err) }}
 }
 
 // QueryRow runs a statement of which one row is wanted.
 func (t *branchTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := t.Query(ctx, sql, args...)
-	if err != nil {
-		return failedRow{err}
-	}
-	return pastRow{rows}
+	return placedRow{rows, err}
 }
 
 // Exec runs a statement that returns no rows.
@@ -135,66 +136,6 @@ func (t *branchTx) released(ctx context.Context) error {
 	return err
 }
 
-// branchRows are rows of a statement on a branch.
-type branchRows struct {
-	pgx.Rows
-	tx           *branchTx
-	sql          string
-	ctx          context.Context
-	own          bool // the transaction is the statement's own
-	peeked, more bool
-	failed       error // of the commit
-}
-
-// Next moves to the next row.
-func (r *branchRows) Next() bool {
-	if r.peeked {
-		r.peeked = false
-	} else {
-		r.more = r.Rows.Next()
-	}
-	if !r.more {
-		r.Close()
-	}
-	return r.more
-}
-
-// Close ends the reading, and the transaction if that is the statement's own. What goes wrong in reading the rows changes nothing of what
-// the server has done by then.
-func (r *branchRows) Close() {
-	r.Rows.Close()
-	if !r.own {
-		return
-	}
-	r.own = false
-	err := r.tx.Commit(context.WithoutCancel(r.ctx))
-	if r.Rows.Err() == nil {
-		r.failed = err
-	}
-}
-
-// Err returns what went wrong.
-func (r *branchRows) Err() error {
-	if err := r.Rows.Err(); err != nil {
-		return r.tx.b.refused(r.sql, err)
-	}
-	return r.failed
-}
-
-// Scan reads the current row.
-func (r *branchRows) Scan(dest ...any) error {
-	if len(dest) == 1 {
-		if scanner, is := dest[0].(pgx.RowScanner); is {
-			return scanner.ScanRow(r)
-		}
-	}
-	if err := r.Rows.Scan(dest...); err != nil {
-		r.Close()
-		return r.tx.b.refused(r.sql, err)
-	}
-	return nil
-}
-
 // branchBatch are the results of statements on a branch.
 type branchBatch struct {
 	pgx.BatchResults
@@ -212,16 +153,13 @@ func (r *branchBatch) Exec() (pgconn.CommandTag, error) {
 // Query reads the rows of the next statement.
 func (r *branchBatch) Query() (pgx.Rows, error) {
 	rows, err := r.BatchResults.Query()
-	return &branchRows{Rows: rows, tx: r.tx}, r.tx.b.refused("", err)
+	return r.tx.rows(rows, ""), r.tx.b.refused("", err)
 }
 
 // QueryRow reads the row of the next statement.
 func (r *branchBatch) QueryRow() pgx.Row {
 	rows, err := r.Query()
-	if err != nil {
-		return failedRow{err}
-	}
-	return pastRow{rows}
+	return placedRow{rows, err}
 }
 
 // Close ends the batch, and the transaction if that is the batch's own.

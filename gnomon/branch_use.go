@@ -184,10 +184,10 @@ func (b *Branch) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 		if err = t.note(ctx, sql, args); err == nil {
 			rows, err = t.Tx.Query(ctx, t.marked(sql), args...)
 		}
-		r := &branchRows{Rows: rows, tx: t, sql: sql}
+		r := t.rows(rows, sql)
 		if err == nil {
 			// The first row tells whether the query is answered at all.
-			r.ctx, r.own, r.peeked = ctx, true, true
+			r.end, r.peeked = func() error { return t.Commit(context.WithoutCancel(ctx)) }, true
 			if r.more = rows.Next(); r.more {
 				return r, nil
 			}
@@ -196,7 +196,7 @@ func (b *Branch) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 		}
 		if err != nil {
 			_ = t.Rollback(context.WithoutCancel(ctx))
-			r.own = false
+			r.end = nil
 			if !again && b.changed(ctx, t.opened, err) {
 				continue
 			}
@@ -213,10 +213,7 @@ func (b *Branch) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 // QueryRow runs a statement of which one row is wanted.
 func (b *Branch) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := b.Query(ctx, sql, args...)
-	if err != nil {
-		return failedRow{err}
-	}
-	return pastRow{rows}
+	return placedRow{rows, err}
 }
 
 // Exec runs a statement that returns no rows.

@@ -25,47 +25,8 @@ func branchOfO(t *testing.T) (g *gnomon.Gnomon, pool *pgxpool.Pool, b *gnomon.Br
 	return g, pool, must[*gnomon.Branch](t)(g.CreateBranch(t.Context(), "o'clock", gnomon.BranchOptions{From: then}))
 }
 
-// usings are all ways to use a branch that change nothing, among them those that fail.
-var usings = map[string]func(ctx context.Context, b *gnomon.Branch) error{
-	"query": func(ctx context.Context, b *gnomon.Branch) error {
-		rows, err := b.Query(ctx, "select id from o order by id")
-		if err != nil {
-			return err
-		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-		if err == nil && fmt.Sprint(ids) != "[1 2 3]" {
-			return fmt.Errorf("ids are %v", ids)
-		}
-		return err
-	},
-	"query, in part": func(ctx context.Context, b *gnomon.Branch) error {
-		rows, err := b.Query(ctx, "select id, repeat('x', 10000) from o, generate_series(1, 300)")
-		if err == nil {
-			rows.Next()
-			rows.Close()
-			rows.Close()
-			err = rows.Err()
-		}
-		return err
-	},
-	"row": func(ctx context.Context, b *gnomon.Branch) error {
-		return errors.Join(scanOne(b.QueryRow(ctx, "select n from o where id = 77"), pgx.ErrNoRows), scanOne(b.QueryRow(ctx, "select sum(n) from o"), nil), scanOne(b.QueryRow(ctx, "select note from o"), errAny))
-	},
-	"failing": func(ctx context.Context, b *gnomon.Branch) error {
-		return errors.Join(scanOne(b.QueryRow(ctx, "select 1 / (n - 1) from o where id = 1"), errAny), scanOne(b.QueryRow(ctx, "selekt"), errAny))
-	},
-	"failing later": func(ctx context.Context, b *gnomon.Branch) error {
-		rows, err := b.Query(ctx, "select 1 / (3000 - i) from generate_series(1, 3000) i")
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-		}
-		if sqlState(rows.Err()) != "22012" {
-			return fmt.Errorf("it says %w", rows.Err())
-		}
-		return nil
-	},
+// usings are all ways to use a branch that change nothing, among them those that fail: askings, and these.
+var usings = askedOf(map[string]func(ctx context.Context, b *gnomon.Branch) error{
 	"transaction": func(ctx context.Context, b *gnomon.Branch) error {
 		for _, end := range []func(pgx.Tx) error{func(tx pgx.Tx) error { return tx.Commit(ctx) }, func(tx pgx.Tx) error { return tx.Rollback(ctx) }} {
 			tx, err := b.Begin(ctx)
@@ -123,46 +84,11 @@ var usings = map[string]func(ctx context.Context, b *gnomon.Branch) error{
 		}
 		return nil
 	},
-	"get": func(ctx context.Context, b *gnomon.Branch) error {
-		row, found, err := gnomon.Get[map[string]any](ctx, b, "public.o", 2)
-		if err == nil && (!found || fmt.Sprint(row["n"]) != "2") {
-			return fmt.Errorf("row 2 is %v", row)
-		}
-		if _, found, missed := gnomon.Get[map[string]any](ctx, b, "public.o", 9); found || missed != nil {
-			return fmt.Errorf("row 9 is there, %w", missed)
-		}
-		return err
-	},
-	"get, wrongly": func(ctx context.Context, b *gnomon.Branch) error {
-		if _, _, err := gnomon.Get[map[string]any](ctx, b, "public.o", "no number"); err == nil {
-			return errors.New("no error")
-		}
-		if _, _, err := gnomon.Get[map[string]any](ctx, b, "public.nothing", 1); err == nil {
-			return errors.New("no error")
-		}
-		if _, _, err := gnomon.Get[map[string]any](ctx, b, "public.o", 1, 2); !errors.Is(err, gnomon.ErrInvalid) {
-			return fmt.Errorf("two keys: %w", err)
-		}
-		if _, _, err := gnomon.Get[map[string]any](ctx, b, "pg_catalog.pg_class", 1); !errors.Is(err, gnomon.ErrNotTracked) {
-			return fmt.Errorf("an untracked table: %w", err)
-		}
-		return nil
-	},
-	"list": func(ctx context.Context, b *gnomon.Branch) error {
-		list, err := gnomon.List[map[string]any](ctx, b, "public.o", "where n > $1 order by id", 1)
-		if err == nil && len(list) != 2 {
-			return fmt.Errorf("list is %v", list)
-		}
-		if _, err := gnomon.List[map[string]any](ctx, b, "public.o", "where"); err == nil {
-			return errors.New("no error")
-		}
-		return err
-	},
 	"settings": func(ctx context.Context, b *gnomon.Branch) error {
 		_, err := b.Exec(ctx, "select set_config('gnomon.place', 'x', true), set_config('search_path', 'nowhere', true)")
 		return err
 	},
-}
+})
 
 // TestUsingABranchLeavesNothingBehind, on any handle, whether it succeeds or not; the caller's transaction goes on, on main or on another branch.
 func TestUsingABranchLeavesNothingBehind(t *testing.T) {

@@ -26,7 +26,7 @@ func (p *Past) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 			return nil, ofPast(err)
 		}
 		// The first row tells whether the query is answered at all.
-		r := &pastRows{Rows: rows, end: s.end, peeked: true, more: rows.Next()}
+		r := &placedRows{Rows: rows, refused: ofPast, end: func() error { s.end(); return nil }, peeked: true, more: rows.Next()}
 		if !r.more {
 			rows.Close()
 			if err := rows.Err(); err != nil && !again {
@@ -44,10 +44,7 @@ func (p *Past) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 // QueryRow runs a query of which one row is wanted.
 func (p *Past) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := p.Query(ctx, sql, args...)
-	if err != nil {
-		return failedRow{err}
-	}
-	return pastRow{rows}
+	return placedRow{rows, err}
 }
 
 // Exec runs a statement that returns no rows, such as one that is refused.
@@ -113,76 +110,6 @@ func ofPast(err error) error {
 	return refused(err)
 }
 
-// pastRows are rows of the past.
-type pastRows struct {
-	pgx.Rows
-	end          func()
-	peeked, more bool
-}
-
-// Next moves to the next row.
-func (r *pastRows) Next() bool {
-	if r.peeked {
-		r.peeked = false
-	} else {
-		r.more = r.Rows.Next()
-	}
-	if !r.more {
-		r.Close()
-	}
-	return r.more
-}
-
-// Close ends the reading, and puts the session back as it was.
-func (r *pastRows) Close() {
-	r.Rows.Close()
-	if r.end != nil {
-		r.end()
-		r.end = nil
-	}
-}
-
-// Err returns what went wrong.
-func (r *pastRows) Err() error { return ofPast(r.Rows.Err()) }
-
-// Scan reads the current row.
-func (r *pastRows) Scan(dest ...any) error {
-	if len(dest) == 1 {
-		if scanner, is := dest[0].(pgx.RowScanner); is {
-			return scanner.ScanRow(r)
-		}
-	}
-	if err := r.Rows.Scan(dest...); err != nil {
-		r.Close()
-		return ofPast(err)
-	}
-	return nil
-}
-
-// pastRow is a row of the past.
-type pastRow struct{ rows pgx.Rows }
-
-// Scan reads the row, or says pgx.ErrNoRows.
-func (r pastRow) Scan(dest ...any) error {
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
-			return err
-		}
-		return pgx.ErrNoRows
-	}
-	if err := r.rows.Scan(dest...); err != nil {
-		return err
-	}
-	r.rows.Close()
-	return r.rows.Err()
-}
-
-type failedRow struct{ err error }
-
-// Scan returns why there is no row.
-func (r failedRow) Scan(...any) error { return r.err }
-
 // pastTx is a transaction on the past.
 type pastTx struct {
 	pgx.Tx
@@ -196,16 +123,13 @@ func (t *pastTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 	if err != nil {
 		return nil, ofPast(err)
 	}
-	return &pastRows{Rows: rows}, nil
+	return &placedRows{Rows: rows, refused: ofPast}, nil
 }
 
 // QueryRow runs a query of which one row is wanted.
 func (t *pastTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := t.Query(ctx, sql, args...)
-	if err != nil {
-		return failedRow{err}
-	}
-	return pastRow{rows}
+	return placedRow{rows, err}
 }
 
 // Exec runs a statement that returns no rows, such as one that is refused.

@@ -32,54 +32,8 @@ func pastOfO(t *testing.T) (pool *pgxpool.Pool, then gnomon.Ref) {
 
 var placeSettings = []string{"gnomon.place", "gnomon.snapshot", "gnomon.bound", "gnomon.checked", "gnomon.outside"}
 
-// readings are all ways to read the past, among them those that fail.
-var readings = map[string]func(ctx context.Context, p *gnomon.Past) error{
-	"query": func(ctx context.Context, p *gnomon.Past) error {
-		rows, err := p.Query(ctx, "select id from o order by id")
-		if err != nil {
-			return err
-		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-		if err == nil && fmt.Sprint(ids) != "[1 2 3]" {
-			return fmt.Errorf("ids are %v", ids)
-		}
-		return err
-	},
-	"query, in part": func(ctx context.Context, p *gnomon.Past) error {
-		rows, err := p.Query(ctx, "select id, repeat('x', 10000) from o, generate_series(1, 300)")
-		if err == nil {
-			rows.Next()
-			rows.Close()
-			rows.Close()
-			err = rows.Err()
-		}
-		return err
-	},
-	"query of nothing": func(ctx context.Context, p *gnomon.Past) error {
-		return scanOne(p.QueryRow(ctx, "select n from o where id = 77"), pgx.ErrNoRows)
-	},
-	"row": func(ctx context.Context, p *gnomon.Past) error {
-		return scanOne(p.QueryRow(ctx, "select sum(n) from o"), nil)
-	},
-	"row that cannot be": func(ctx context.Context, p *gnomon.Past) error {
-		return scanOne(p.QueryRow(ctx, "select note from o"), errAny)
-	},
-	"failing": func(ctx context.Context, p *gnomon.Past) error {
-		return scanOne(p.QueryRow(ctx, "select 1 / (n - 1) from o where id = 1"), errAny)
-	},
-	"failing later": func(ctx context.Context, p *gnomon.Past) error {
-		rows, err := p.Query(ctx, "select 1 / (3000 - i) from generate_series(1, 3000) i")
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-		}
-		if sqlState(rows.Err()) != "22012" {
-			return fmt.Errorf("it says %w", rows.Err())
-		}
-		return nil
-	},
-	"nonsense": func(ctx context.Context, p *gnomon.Past) error { return scanOne(p.QueryRow(ctx, "selekt"), errAny) },
+// readings are all ways to read the past, among them those that fail: askings, and these.
+var readings = askedOf(map[string]func(ctx context.Context, p *gnomon.Past) error{
 	"write": func(ctx context.Context, p *gnomon.Past) error {
 		_, err := p.Exec(ctx, "delete from o")
 		if !errors.Is(err, gnomon.ErrReadOnly) {
@@ -117,54 +71,7 @@ var readings = map[string]func(ctx context.Context, p *gnomon.Past) error{
 		}
 		return tx.Rollback(ctx)
 	},
-	"get": func(ctx context.Context, p *gnomon.Past) error {
-		row, found, err := gnomon.Get[map[string]any](ctx, p, "public.o", 2)
-		if err == nil && (!found || fmt.Sprint(row["n"]) != "2") {
-			return fmt.Errorf("row 2 is %v", row)
-		}
-		return err
-	},
-	"get, wrongly": func(ctx context.Context, p *gnomon.Past) error {
-		if _, _, err := gnomon.Get[map[string]any](ctx, p, "public.o", "no number"); err == nil {
-			return errors.New("no error")
-		}
-		if _, _, err := gnomon.Get[map[string]any](ctx, p, "public.nothing", 1); err == nil {
-			return errors.New("no error")
-		}
-		if _, _, err := gnomon.Get[map[string]any](ctx, p, "public.o", 1, 2); !errors.Is(err, gnomon.ErrInvalid) {
-			return fmt.Errorf("two keys: %w", err)
-		}
-		if _, _, err := gnomon.Get[struct{ ID int }](ctx, p, "public.o", 1); err == nil {
-			return errors.New("no error")
-		}
-		return nil
-	},
-	"list": func(ctx context.Context, p *gnomon.Past) error {
-		list, err := gnomon.List[map[string]any](ctx, p, "public.o", "where n > $1 order by id", 1)
-		if err == nil && len(list) != 2 {
-			return fmt.Errorf("list is %v", list)
-		}
-		return err
-	},
-	"list, wrongly": func(ctx context.Context, p *gnomon.Past) error {
-		if _, err := gnomon.List[map[string]any](ctx, p, "public.o", "where"); err == nil {
-			return errors.New("no error")
-		}
-		return nil
-	},
-}
-
-var errAny = errors.New("any")
-
-// scanOne scans a number, and returns an error unless that fails as it should.
-func scanOne(row pgx.Row, want error) error {
-	var n int
-	err := row.Scan(&n)
-	if err == nil && want != nil || err != nil && !errors.Is(err, want) && want != errAny {
-		return fmt.Errorf("got %v, want %v", err, want)
-	}
-	return nil
-}
+})
 
 // TestReadingLeavesNothingBehind, on any handle, whether it succeeds or not; the caller's transaction goes on.
 func TestReadingLeavesNothingBehind(t *testing.T) {
