@@ -53,7 +53,7 @@ func (d *Document) extract(ctx context.Context, known Known) ([]*Change, []Hash,
 	} else {
 		wanted = len(d.Metas)
 	}
-	if wanted > 0 {
+	if wanted > 0 || known == nil { // a document without changes has no rows either
 		if err := x.sweep(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -119,7 +119,7 @@ type backlink struct {
 func (x *extraction) sweep(ctx context.Context) error {
 	rows := x.doc.Rows()
 	x.columns = [][]byte{x.doc.columns.get(colValueRaw)}
-	if slices.Max(x.since) == 0 {
+	if len(x.since) > 0 && slices.Max(x.since) == 0 {
 		x.ops = make([]record, 0, x.doc.NumOps)
 	}
 	for n := 0; rows.Next(); n++ {

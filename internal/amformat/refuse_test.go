@@ -274,6 +274,19 @@ func TestDocumentsThatLie(t *testing.T) {
 	refuses(t, judge(t.Context(), data, Limits{}), ErrMalformed, "change 0 is no head")
 }
 
+// TestEmptyDocument writes a document of nothing, and reads rows that no change accounts for.
+func TestEmptyDocument(t *testing.T) {
+	saved := must(WriteDocument(t.Context(), nil, nil, nil, Limits{}))(t)
+	ok(t, judge(t.Context(), saved, Limits{}))
+	if s := goEngine(t).load(saved); s.heads != "" || s.err != "" || s.died {
+		t.Errorf("automerge-go has %+v", s)
+	}
+	d := must(ParseDocument(saved, Limits{}))(t)
+	d.Actors = []ActorID{"a"}
+	data := rewritten(t, d, []Op{{ID: OpID{Counter: 1}, Key: "k", Action: ActionSet}}, nil)
+	refuses(t, judge(t.Context(), data, Limits{}), ErrMalformed, "of no change")
+}
+
 // TestOrderIsJudged swaps parts of documents that no hash covers: siblings of a list, objects.
 func TestOrderIsJudged(t *testing.T) {
 	id := func(n uint64) OpID { return OpID{Counter: n} }
