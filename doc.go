@@ -5,6 +5,7 @@
 //   - [github.com/annals-db/annals/ledger]: a double-entry ledger: accounts, transfers, holds, running balances.
 //   - [github.com/annals-db/annals/gnomon]: version control for rows: any SQL on tables as they were, diffs, a change feed without gaps.
 //   - [github.com/annals-db/annals/volvra]: the history of tables: who changed what, selective undo, tamper evidence.
+//   - [github.com/annals-db/annals/automerge]: Automerge documents: merged without loading them, read as JSON now or as of any moment, synced.
 //
 // This package itself holds no code. Start with
 //
@@ -17,6 +18,7 @@
 //   - github.com/jackc/pgx/v5: the driver that the API is built on.
 //   - github.com/shopspring/decimal: exact amounts; money is never a float.
 //   - github.com/google/uuid: identities of version 7.
+//   - github.com/automerge/automerge-go: Automerge's own code, for editing documents in Go (cgo; nothing else needs it).
 //   - github.com/HdrHistogram/hdrhistogram-go: latency percentiles (benchmarks only).
 //   - pgregory.net/rapid: property tests (tests only).
 //   - honnef.co/go/tools: staticcheck (a tool, linked into nothing).
