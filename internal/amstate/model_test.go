@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/annals-db/annals/internal/amformat"
 )
@@ -169,7 +170,8 @@ func (m *model) conflicts(id amformat.OpID) (n int) {
 	}
 	for _, p := range places {
 		ops := p.there()
-		if len(ops) > 1 {
+		nothing := o.action == amformat.ActionMakeText && len(ops) > 0 && ops[0].Value.Type == amformat.ValueString && len(ops[0].Value.Raw) == 0
+		if len(ops) > 1 && !nothing { // an empty text is at no index
 			n++
 		}
 		shown := len(ops) > 0 && ops[0].Action.Makes()
@@ -203,13 +205,11 @@ func (a *author) op(op amformat.Op) amformat.OpID {
 	return op.ID
 }
 
-// change makes a change of a few random operations.
-func (a *author) change(r *rand.Rand) (*madeChange, error) {
+// change makes a change of a few operations.
+func (a *author) change(r *rand.Rand, edit func()) (*madeChange, error) {
 	d := amformat.Draft{Actor: a.actors[a.self], Actors: a.actors, Seq: a.seq + 1, StartOp: a.maxOp + 1, Deps: a.heads, Time: int64(r.IntN(1e9))}
 	a.ops = nil
-	for range 1 + r.IntN(5) {
-		a.edit(r)
-	}
+	edit()
 	d.Ops = a.ops
 	c, err := d.Write(amformat.Limits{})
 	if err != nil {
@@ -252,14 +252,18 @@ func (a *author) edit(r *rand.Rand) {
 			objects = append(objects, id)
 		}
 		slices.SortFunc(objects, amformat.OpID.Compare)
-	} else if objects = a.shown(amformat.OpID{}); len(objects) > 1 && r.IntN(2) == 0 {
-		objects = objects[:2] // what is edited often has conflicts and long lists
+	} else if objects = a.shown(amformat.OpID{}); r.IntN(2) == 0 {
+		// What is edited often has conflicts and marks.
+		longest := slices.MaxFunc(objects, func(x, y amformat.OpID) int { return len(a.objects[x].elements) - len(a.objects[y].elements) })
+		objects = []amformat.OpID{objects[0], longest}
 	}
 	obj := objects[r.IntN(len(objects))]
 	o := a.objects[obj]
 	op := amformat.Op{Obj: obj}
 	if !o.action.List() {
-		op.Key = []string{"a", "b", "rich", "rich", "é", "", "\x00"}[r.IntN(7)]
+		if op.Key = []string{"a", "b", "c", "é", "", "\x00"}[r.IntN(6)]; r.IntN(30) == 0 {
+			op.Key = "rich"
+		}
 		var there []*modelOp
 		if p := o.keys[op.Key]; p != nil {
 			there = p.there()
@@ -382,19 +386,37 @@ func randomWork(r *rand.Rand, tables bool) ([]*madeChange, error) {
 		all[i] = &author{model: newModel(), self: uint32(i), actors: actors, tables: tables}
 	}
 	var changes []*madeChange
-	made := map[amformat.Hash]*madeChange{}
+	if r.IntN(2) == 0 { // all begin with a text
+		c, err := all[0].change(r, func() {
+			text := all[0].op(amformat.Op{Key: "rich", Action: amformat.ActionMakeText})
+			var after amformat.OpID
+			for _, c := range "begin" {
+				after = all[0].op(insertRune(text, after, c))
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, c)
+		for _, a := range all {
+			a.apply(c)
+		}
+	}
 	for range steps {
 		a := all[r.IntN(authors)]
 		if r.IntN(4) == 0 {
 			a.learn(all[r.IntN(authors)], changes)
 			continue
 		}
-		c, err := a.change(r)
+		c, err := a.change(r, func() {
+			for range 1 + r.IntN(5) {
+				a.edit(r)
+			}
+		})
 		if err != nil {
 			return nil, err
 		}
 		changes = append(changes, c)
-		made[c.Hash] = c
 	}
 	return changes, nil
 }
@@ -411,6 +433,50 @@ func plainChanges(cs []*madeChange) []*amformat.Change {
 	out := make([]*amformat.Change, len(cs))
 	for i, c := range cs {
 		out[i] = c.Change
+	}
+	return out
+}
+
+// marked are the characters of a text, each with its marks.
+func (m *model) marked(id amformat.OpID) marked {
+	var out marked
+	var begun []*modelOp
+	for _, p := range m.objects[id].elements {
+		if p.mark {
+			for _, op := range p.ops {
+				switch {
+				case op.Action != amformat.ActionMark:
+				case !op.MarkBegin:
+					begun = slices.DeleteFunc(begun, func(b *modelOp) bool { return b.ID.Actor == op.ID.Actor && b.ID.Counter == op.ID.Counter-1 })
+				case !op.over:
+					begun = append(begun, op)
+				}
+			}
+		}
+		there := p.there()
+		if len(there) == 0 {
+			continue
+		}
+		marks := map[string]string{}
+		latest := map[string]amformat.OpID{}
+		for _, b := range begun {
+			if l, ok := latest[b.MarkName]; ok && b.ID.Compare(l) < 0 {
+				continue
+			}
+			latest[b.MarkName] = b.ID
+			v := value{}
+			v.scalar(b.Value)
+			if marks[b.MarkName] = string(Value{v: v}.JSON()); v.kind == Null {
+				delete(marks, b.MarkName)
+			}
+		}
+		n := 1
+		if op := there[0]; op.Action == amformat.ActionSet && op.Value.Type == amformat.ValueString {
+			n = utf8.RuneCount(op.Value.Raw)
+		}
+		for range n {
+			out = append(out, marks)
+		}
 	}
 	return out
 }

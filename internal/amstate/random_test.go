@@ -13,7 +13,7 @@ import (
 // Random documents say what the simplest implementation says: from changes in any order, from a save, from a save and changes, and as of any moment,
 // which is what the changes up to then say alone.
 func TestRandomDocuments(t *testing.T) {
-	conflicts := 0
+	conflicts, marked := 0, 0
 	for seed := range *randomDocs * 4 {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		changes := must(randomChanges(r))(t)
@@ -30,6 +30,17 @@ func TestRandomDocuments(t *testing.T) {
 		equal(t, "state", s.Root().Any(), m.object(amformat.OpID{}))
 		want := s.JSON()
 		jsonValue(t, want)
+		s.walk(s.root, nil, func(n *node, path Path) {
+			if n.kind != Text {
+				return
+			}
+			got, _ := markedOf(t, s, path)
+			id := amformat.OpID{Counter: n.id.Counter, Actor: uint32(s.actors[n.id.Actor][0])} // in the table of all authors
+			equal(t, "marks", got, m.marked(id))
+			for _, marks := range got {
+				marked += len(marks)
+			}
+		})
 		all := s.AllConflicts()
 		if n := m.conflicts(amformat.OpID{}); n != len(all) {
 			t.Fatalf("document %d: %d conflicts, want %d", seed, len(all), n)
@@ -68,9 +79,9 @@ func TestRandomDocuments(t *testing.T) {
 			sameBytes(t, seed, conflictsOf(merged), conflictsOf(s))
 		}
 	}
-	t.Log(conflicts, "conflicts")
-	if conflicts == 0 {
-		t.Error("no conflict was compared")
+	t.Log(conflicts, "conflicts", marked, "marked characters")
+	if conflicts == 0 || marked == 0 {
+		t.Error("too little was compared")
 	}
 }
 
