@@ -57,7 +57,7 @@ func TestDriftCancels(t *testing.T) {
 		rates := make([][]float64, sides)
 		speed := 1000.0
 		for round := range roundsPerIteration {
-			for _, i := range order(sides, round) {
+			for _, i := range Order(sides, round) {
 				rates[i] = append(rates[i], speed)
 				speed *= 0.97
 			}

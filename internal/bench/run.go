@@ -164,7 +164,7 @@ func (r Run) measure(ctx context.Context, loop func() bool) (*outcome, error) {
 	round := 0
 	for loop() {
 		for range roundsPerIteration {
-			for _, i := range order(len(lanes), round) {
+			for _, i := range Order(len(lanes), round) {
 				if err := lanes[i].measure(ctx, r.Slice); err != nil {
 					return nil, err
 				}
@@ -188,10 +188,10 @@ func (r Run) measure(ctx context.Context, loop func() bool) (*outcome, error) {
 	return out, nil
 }
 
-// order returns in which order n sides take their turns in a round. The first side rotates, so that each
+// Order returns in which order n sides take their turns in a round. The first side rotates, so that each
 // comes first equally often, and every other round goes backwards, so that of any two sides each precedes
 // the other in half of the rounds: a steady drift then cancels.
-func order(n, round int) []int {
+func Order(n, round int) []int {
 	turns := make([]int, n)
 	for i := range turns {
 		turns[i] = (i + round/2) % n

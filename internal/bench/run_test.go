@@ -23,7 +23,7 @@ func TestOrderIsBalanced(t *testing.T) {
 		first := make([]int, n)
 		before := map[[2]int]int{}
 		for round := range 2 * n {
-			turns := order(n, round)
+			turns := Order(n, round)
 			if sorted := slices.Sorted(slices.Values(turns)); len(slices.Compact(sorted)) != n || sorted[0] != 0 || sorted[n-1] != n-1 {
 				t.Fatalf("round %d of %d sides is %v: not everybody's turn", round, n, turns)
 			}
@@ -47,7 +47,7 @@ func TestOrderIsBalanced(t *testing.T) {
 	}
 	orders := map[string]bool{}
 	for round := range roundsPerIteration {
-		orders[fmt.Sprint(order(3, round))] = true
+		orders[fmt.Sprint(Order(3, round))] = true
 	}
 	if len(orders) != 6 {
 		t.Errorf("three sides take turns in %d different orders in one iteration, want 6", len(orders))
@@ -87,7 +87,7 @@ func TestSidesTakeTurns(t *testing.T) {
 	}
 	want := slices.Clone(names) // the warm-up
 	for round := range iterations * roundsPerIteration {
-		for _, i := range order(len(names), round) {
+		for _, i := range Order(len(names), round) {
 			want = append(want, names[i])
 		}
 	}

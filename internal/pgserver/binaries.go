@@ -29,10 +29,10 @@ type binaries struct {
 
 func (b binaries) program(name string) string { return filepath.Join(b.folder, name) }
 
-// findBinaries looks for the wanted major version, or with 0 for any that is supported, first on this machine and
+// findBinaries looks for the wanted major version, or with 0 for any that is supported, first in these folders of this machine and
 // then in npm's registry.
-func findBinaries(ctx context.Context, c cache, version int) (binaries, error) {
-	for _, folder := range localFolders() {
+func findBinaries(ctx context.Context, c cache, version int, local []string) (binaries, error) {
+	for _, folder := range local {
 		b, err := inspect(ctx, c.who, folder)
 		if err != nil {
 			continue // for example in a home folder that the account may not read

@@ -75,7 +75,7 @@ func TestInstalledVersionIsChosen(t *testing.T) {
 			continue
 		}
 		for _, version := range []int{0, b.major} {
-			found, err := findBinaries(t.Context(), c, version)
+			found, err := findBinaries(t.Context(), c, version, localFolders())
 			if err != nil || found.folder != folder {
 				t.Errorf("for version %d: %s rather than %s: %v", version, found.folder, folder, err)
 			}
@@ -108,12 +108,12 @@ func TestVersionIsExact(t *testing.T) {
 	}
 	t.Setenv("PATH", f.path+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	for _, version := range []int{0, 98} {
-		if b, err := findBinaries(t.Context(), c, version); err != nil || b.major != 98 || b.folder != f.path {
+		if b, err := findBinaries(t.Context(), c, version, localFolders()); err != nil || b.major != 98 || b.folder != f.path {
 			t.Errorf("asked for %d: %+v %v", version, b, err)
 		}
 	}
 	for _, version := range []int{97, 99} {
-		if b, err := findBinaries(t.Context(), c, version); !errors.Is(err, ErrUnavailable) {
+		if b, err := findBinaries(t.Context(), c, version, localFolders()); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("asked for %d: %+v %v", version, b, err)
 		}
 	}

@@ -17,6 +17,10 @@ type Options struct {
 	// found first.
 	Version int
 
+	// Fetched asks for the build that npm has, also where this machine has programs of the version. Those builds are alike, so that
+	// versions can be compared. It asks for a server of one's own, too.
+	Fetched bool
+
 	// Settings are server settings in addition to, or instead of, those that [Start] documents.
 	Settings map[string]string
 
@@ -89,7 +93,7 @@ func start(ctx context.Context, o Options) (*Server, error) {
 			return nil, fmt.Errorf("pgserver: ANNALS_PG=%s is not a major version such as %d", text, newestFetched)
 		}
 	}
-	if !o.Own && o.Version == 0 && len(o.Settings) == 0 {
+	if !o.Own && !o.Fetched && o.Version == 0 && len(o.Settings) == 0 {
 		if e := externalFromEnvironment(); e != nil {
 			return e.server(ctx, version)
 		}
@@ -101,7 +105,11 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := findBinaries(ctx, c, version)
+	var local []string
+	if !o.Fetched {
+		local = localFolders()
+	}
+	b, err := findBinaries(ctx, c, version, local)
 	if err != nil {
 		return nil, err
 	}
