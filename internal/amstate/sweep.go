@@ -243,7 +243,7 @@ func (s *sweep) mark(op *amformat.Op) error {
 	}
 	for moment := range s.groups {
 		g := &s.groups[moment]
-		if !n.views.has(moment) || !g.covers(op.ID) || op.MarkBegin && g.overwritten(op) {
+		if !n.views.has(moment) || !g.covers(op.ID) {
 			continue
 		}
 		e := markEvent{at: len(n.text), id: op.ID, begins: op.MarkBegin, name: op.MarkName}
