@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,7 +110,7 @@ func (s *Store) refreshEngine(ctx context.Context, id uuid.UUID, d *engineDoc) e
 	if err != nil {
 		return err
 	}
-	if fmt.Sprint(heads) == fmt.Sprint(d.heads) {
+	if slices.Equal(heads, d.heads) {
 		return nil
 	}
 	chunks, err := s.SaveSince(ctx, id, d.heads...)

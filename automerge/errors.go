@@ -22,7 +22,7 @@ var (
 	ErrReused = errors.New("actor id reused")
 	// ErrMalformed: the bytes are no changes or save of Automerge (AM005).
 	ErrMalformed = errors.New("malformed")
-	// ErrLimit: a limit would be passed; Error.Limit says which (AM006).
+	// ErrLimit: a limit would be passed; Error.Limit says which (AM006; 54000 where it is one of PostgreSQL's, such as the size of a jsonb).
 	ErrLimit = errors.New("over a limit")
 	// ErrUnknownHeads: the document has no changes with these hashes; Error.Hashes are they (AM007).
 	ErrUnknownHeads = errors.New("unknown heads")
@@ -88,6 +88,9 @@ func refused(err error) error {
 	}
 	if pgErr.Code == "23505" && pgErr.ConstraintName == "document_pkey" {
 		return &Error{Kind: ErrExists, Message: "there is such a document already: " + pgErr.Detail, Hint: "Apply what is new to it.", Index: -1, cause: err}
+	}
+	if pgErr.Code == "54000" {
+		return &Error{Kind: ErrLimit, Message: "a limit of PostgreSQL: " + pgErr.Message, Hint: pgErr.Hint, Limit: "PostgreSQL", Index: -1, cause: err}
 	}
 	if kindOf[pgErr.Code] == nil {
 		return err

@@ -5,9 +5,11 @@ package automerge_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +45,13 @@ func TestProjectionIsATable(t *testing.T) {
 			t.Errorf("%s: %s", sql, got)
 		}
 	}
+	// What an index of the user's can't take is refused with a type.
+	var long strings.Builder
+	for range 2000 {
+		long.WriteString(rand.Text())
+	}
+	_, err := store.Create(ctx, automerge.CreateParams{JSON: []byte(`{"status": "` + long.String() + `"}`), Whole: true})
+	refuses(t, err, automerge.ErrLimit)
 	if _, err := store.Delete(ctx, column[uuid.UUID](t, pool, "select doc from task where id = 1")[0]); sqlState(err) != "23503" {
 		t.Errorf("a document that a row refers to was deleted: %v", err)
 	}
