@@ -105,6 +105,44 @@ func TestPinsHoldHistory(t *testing.T) {
 	}
 }
 
+// The history that a branch reads its base from stays until the branch goes, or is moved on.
+func TestBranchesHoldHistory(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, g, pool := ownServer(t, nil)
+	counters(t, g, pool)
+	segment(t, g, pool)
+	run(t, pool, "do 'begin execute format(''alter database %I set search_path = shop'', current_database()); end'")
+	pool.Reset() // sessions begin with that search_path
+	b := must[*gnomon.Branch](t)(g.CreateBranch(ctx, `the "branch"`, gnomon.BranchOptions{}))
+	run(t, b, "update counter set n = -1 where id = 1")
+	of := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "of it", gnomon.BranchOptions{Of: `the "branch"`}))
+	const rows = "select * from counter order by id"
+	state := text(t, b, rows)
+	segment(t, g, pool)
+	segment(t, g, pool)
+	pruned := must[[]gnomon.Pruned](t)(g.Prune(ctx, gnomon.Present))
+	if len(pruned) != 1 || pruned[0].Segments != 1 || len(pruned[0].HeldBy) == 0 || pruned[0].HeldBy[0].Owner != "gnomon branch" {
+		t.Errorf("pruned %+v", pruned)
+	}
+	for _, x := range []*gnomon.Branch{b, of} {
+		if got := text(t, x, rows); got != state {
+			t.Errorf("the branch shows %s, not %s", got, state)
+		}
+	}
+	ok(t, b.Drop(ctx))
+	if pruned = must[[]gnomon.Pruned](t)(g.Prune(ctx, gnomon.Present)); pruned[0].Segments != 0 || len(pruned[0].HeldBy) == 0 || text(t, of, rows) != state {
+		t.Errorf("while the branch of it is there, pruned %+v", pruned)
+	}
+	ok(t, of.Reset(ctx, gnomon.Present))
+	if pruned = must[[]gnomon.Pruned](t)(g.Prune(ctx, gnomon.Present)); pruned[0].Segments != 2 {
+		t.Errorf("without a branch that needs it, pruned %+v", pruned)
+	}
+	if got := text(t, of, rows); got != text(t, pool, "select * from shop.counter order by id") {
+		t.Errorf("a branch that was moved on shows %s", got)
+	}
+}
+
 func TestVolvrasHistoryIsNotPruned(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
