@@ -77,7 +77,7 @@ type seen struct {
 func (d *seen) projected() bool { return d.whole || len(d.paths) > 0 }
 
 const lookSQL = "select l.known, l.missing, (l.document).heads, (l.document).changes, (l.document).ops, (l.document).bytes, (l.document).folded, " +
-	"(l.document).parked, (l.document).whole, (l.document).paths, l.state from automerge.look($1, $2, $3) l"
+	"(l.document).parked, (l.document).whole, (l.document).paths, l.state from automerge.look($1, $2, $3, $4, $5) l"
 
 // look locks the document, unless it has all of the changes.
 func (s *Store) look(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []incoming) (*seen, error) {
@@ -85,11 +85,11 @@ func (s *Store) look(ctx context.Context, tx pgx.Tx, id uuid.UUID, changes []inc
 }
 
 func lookArgs(id uuid.UUID, changes []incoming) []any {
-	hashes := make([]amformat.Hash, len(changes))
+	hashes, actors, seqs := make([]amformat.Hash, len(changes)), make([][]byte, len(changes)), make([]int64, len(changes))
 	for i, c := range changes {
-		hashes[i] = c.Hash
+		hashes[i], actors[i], seqs[i] = c.Hash, []byte(c.Actor), int64(c.Seq)
 	}
-	return []any{id, toArray(hashes), toArray(outside(changes))}
+	return []any{id, toArray(hashes), actors, seqs, toArray(outside(changes))}
 }
 
 func scanLook(row pgx.Row) (*seen, error) {

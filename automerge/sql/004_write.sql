@@ -13,11 +13,6 @@ create view automerge.writing with (security_invoker = true) as
   from automerge.document d for no key update;
 comment on view automerge.writing is 'Where writers put what is to be added to a document: changes (hash to chunk, in causal order), changes that wait (park), its projection (data, state), its snapshot. Used by the Go package, which has validated what it puts there.';
 
-create function automerge.split_hashes(p bytea) returns bytea[]
-language sql immutable set search_path = pg_catalog, pg_temp
-return array(select substring(p from n for 32) from generate_series(1, length(p), 32) n order by n);
-comment on function automerge.split_hashes is 'Hashes that stand one behind the other.';
-
 create function automerge.write() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -105,16 +100,6 @@ begin
   return d;
 end $$;
 comment on function automerge.write_changes is 'Adds changes to a document that is locked, and returns its row as it is then.';
-
-create function automerge.last_of(p_doc uuid, p_actor bytea, out seq bigint, out last_op bigint)
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-begin
-  select c.seq, c.start_op + c.ops - 1 into seq, last_op from automerge.change c where c.doc = p_doc and c.actor = p_actor order by c.seq desc limit 1;
-  if seq is null then
-    select s.seqs[n], s.max_ops[n] into seq, last_op from automerge.snapshot s, array_position(s.actors, p_actor) n where s.doc = p_doc and n is not null;
-  end if;
-end $$;
-comment on function automerge.last_of is 'Number of the last change and of the last operation of an actor in a document; null where it has none.';
 
 -- A snapshot is what a document begins with (folds is null), or changes that it has take another form: those in the old snapshot, which
 -- held as many as folds says, and rows. Which those are the list of hashes says.

@@ -2,7 +2,7 @@
 
 -- Every function of the schema stands here once.
 create view automerge.access (function, who) with (security_invoker = true) as
-  select unnest(array['ancestors', 'changes', 'contains', 'heads', 'hex', 'holds', 'known', 'last_of', 'merge', 'merged', 'refuse', 'refuse_unknown', 'save', 'split_hashes']), 'reader'
+  select unnest(array['ancestors', 'changes', 'contains', 'heads', 'hex', 'holds', 'known', 'last_of', 'merge', 'merged', 'not_new', 'refuse', 'refuse_unknown', 'save', 'split_hashes']), 'reader'
   union all
   select unnest(array['append', 'look']), 'writer'
   union all
