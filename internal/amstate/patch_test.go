@@ -255,3 +255,47 @@ func TestPatchesOfFixture(t *testing.T) {
 		t.Errorf("from nothing to something: %s", short(patches))
 	}
 }
+
+// diffOf is the patches that the operations from one counter on make.
+func diffOf(t *testing.T, from int, ops ...amformat.Op) string {
+	t.Helper()
+	rows := must(amformat.Merge(nil, written(t, ops...)))(t)
+	return string(must(json.Marshal(must(Diff(t.Context(), rows, Clock{"\x01": uint64(from) - 1}, nil))(t)))(t))
+}
+
+func TestPatchesAreWritten(t *testing.T) {
+	text := amformat.Op{Key: "t", Action: amformat.ActionMakeText}
+	block := insertRune(at(1), at(4), 'x')
+	block.Action, block.Value = amformat.ActionMakeMap, amformat.Value{}
+	again := set("a", amformat.ValueTrue)
+	again.Pred = []amformat.OpID{at(1)}
+	other := set("a", amformat.ValueFalse)
+	other.Pred = again.Pred
+	add := amformat.Op{Key: "n", Action: amformat.ActionIncrement, Value: number(amformat.ValueInt, -3), Pred: []amformat.OpID{at(1)}}
+	gone := amformat.Op{Key: "a", Action: amformat.ActionDelete, Pred: []amformat.OpID{at(1)}}
+	begin := amformat.Op{Obj: at(1), InList: true, Insert: true, Elem: at(2), Action: amformat.ActionMark, MarkBegin: true, MarkName: "bold", Value: amformat.Value{Type: amformat.ValueTrue}}
+	end := amformat.Op{Obj: at(1), InList: true, Insert: true, Elem: at(3), Action: amformat.ActionMark}
+	for _, c := range []struct {
+		name string
+		from int
+		ops  []amformat.Op
+		want string
+	}{
+		{"put", 1, []amformat.Op{set("a", amformat.ValueTrue)}, `[{"action":"put","path":["a"],"new":true}]`},
+		{"overwritten", 2, []amformat.Op{set("a", amformat.ValueTrue), other}, `[{"action":"put","path":["a"],"old":true,"new":false}]`},
+		{"by the same", 2, []amformat.Op{set("a", amformat.ValueTrue), again}, `null`},
+		{"deleted", 2, []amformat.Op{set("a", amformat.ValueTrue), gone}, `[{"action":"delete","path":["a"],"old":true}]`},
+		{"increment", 2, []amformat.Op{set("n", amformat.ValueCounter, 5), add}, `[{"action":"increment","path":["n"],"by":-3,"old":5,"new":2}]`},
+		{"splice", 4, []amformat.Op{text, insertRune(at(1), at(0), 'é'), insertRune(at(1), at(2), 'b'), deleteElement(at(1), at(3)), insertRune(at(1), at(2), 'c')},
+			`[{"action":"splice","path":["t"],"index":1,"old":"b","new":"c"}]`},
+		{"block", 4, []amformat.Op{text, insertRune(at(1), at(0), 'a'), insertRune(at(1), at(2), 'b'), insertRune(at(1), at(2), 'x'), block, insertRune(at(1), at(5), 'y')},
+			`[{"action":"splice","path":["t"],"index":1,"old":"","new":"x"},{"action":"insert","path":["t",2],"new":{}},{"action":"splice","path":["t"],"index":3,"old":"","new":"y"}]`},
+		{"mark", 4, []amformat.Op{text, insertRune(at(1), at(0), 'a'), insertRune(at(1), at(2), 'b'), begin, end}, `[{"action":"mark","path":["t"],"index":1,"end":2,"name":"bold","new":true}]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := diffOf(t, c.from, c.ops...); got != c.want {
+				t.Errorf("got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}

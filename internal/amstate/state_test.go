@@ -107,7 +107,8 @@ func TestPaths(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
-	a := amformat.Draft{Actor: "\x01", Seq: 1, StartOp: 1, Ops: []amformat.Op{set("k", amformat.ValueTrue), {Key: "o", Action: amformat.ActionMakeMap}}}
+	a := amformat.Draft{Actor: "\x01", Seq: 1, StartOp: 1, Ops: []amformat.Op{set("k", amformat.ValueTrue), {Key: "o", Action: amformat.ActionMakeMap}, set("z", amformat.ValueNull)}}
+	a.Ops[2].Obj, a.Actors = at(2), []amformat.ActorID{"\x01"}
 	b := amformat.Draft{Actor: "\x02", Seq: 1, StartOp: 1, Actors: []amformat.ActorID{"\x02"}, Ops: []amformat.Op{
 		set("k", amformat.ValueFalse), {Key: "o", Action: amformat.ActionMakeList},
 		{Obj: at(2), InList: true, Insert: true, Action: amformat.ActionSet, Value: text("x")},
@@ -118,7 +119,7 @@ func TestConflicts(t *testing.T) {
 	if len(vs) != 2 || vs[0].ID().String() != "1@02" || vs[1].ID().String() != "1@01" || vs[0].Any() != false || vs[1].Any() != true {
 		t.Errorf("%s", short(vs))
 	}
-	if vs = s.Conflicts("o"); len(vs) != 2 || string(vs[0].JSON()) != `["x"]` || string(vs[1].JSON()) != `{}` {
+	if vs = s.Conflicts("o"); len(vs) != 2 || string(vs[0].JSON()) != `["x"]` || string(vs[1].JSON()) != `{"z":null}` {
 		t.Errorf("%s", short(vs))
 	}
 	if vs = s.Conflicts("o", 0); len(vs) != 1 || s.Conflicts("x") != nil || s.Conflicts() != nil || s.Conflicts("k", 1) != nil {
@@ -208,5 +209,48 @@ func TestDepth(t *testing.T) {
 func TestSpansOfNoText(t *testing.T) {
 	if _, err := stateOf(t, sample(t), Options{}).Root().Spans(); !errors.Is(err, ErrNotText) {
 		t.Errorf("%v", err)
+	}
+}
+
+// An element of a text may have several values as well.
+func TestConflictInText(t *testing.T) {
+	over := insertRune(at(1), at(2), 'b')
+	over.Insert = false
+	s := stateOf(t, written(t, amformat.Op{Key: "t", Action: amformat.ActionMakeText}, insertRune(at(1), at(0), 'a'), over, insertRune(at(1), at(2), 'é')), Options{Conflicts: true})
+	if got := string(s.JSON()); got != `{"t":"bé"}` {
+		t.Error(got)
+	}
+	if vs := s.Conflicts("t", 0); short(vs) != `["b","a"]` || vs[0].ID().Counter != 3 {
+		t.Errorf("%s", short(vs))
+	}
+	if vs := s.Conflicts("t", 1); short(vs) != `["é"]` || s.Conflicts("t", 2) != nil || s.Conflicts("t", -1) != nil || s.Conflicts("t", "x") != nil {
+		t.Errorf("%s", short(vs))
+	}
+	if all := s.AllConflicts(); len(all) != 1 || all[0].Path.String() != "t[0]" {
+		t.Errorf("%s", short(all))
+	}
+}
+
+// counted counts how many rows are asked for.
+type counted struct {
+	Rows
+	n int
+}
+
+func (c *counted) Next() bool {
+	c.n++
+	return c.Rows.Next()
+}
+
+// Rows that say nothing about what is asked for aren't read.
+func TestReadEndsEarly(t *testing.T) {
+	ops := []amformat.Op{set("v", amformat.ValueTrue), {Key: "t", Action: amformat.ActionMakeText}}
+	for range 100 {
+		ops = append(ops, insertRune(at(2), at(0), 'x'))
+	}
+	rows := &counted{Rows: must(amformat.Merge(nil, written(t, ops...)))(t)}
+	s := must(Read(t.Context(), rows, Options{Paths: []Path{{"v"}}}))(t)
+	if string(s.JSON()) != `{"v":true}` || rows.n > 4 {
+		t.Errorf("%d rows for %s", rows.n, s.JSON())
 	}
 }
