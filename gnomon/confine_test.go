@@ -314,6 +314,17 @@ func TestConfinedRoleWorks(t *testing.T) {
 				t.Errorf("List of %s: %v", table, err)
 			}
 		}
+		if _, err := b.DiffCounts(ctx, gnomon.TheBase); sqlState(err) != "42501" {
+			t.Errorf("DiffCounts: %v", err)
+		}
+		if _, err := b.Refresh(ctx, gnomon.Present, gnomon.MergeOptions{}); sqlState(err) != "42501" {
+			t.Errorf("Refresh: %v", err)
+		}
+		for _, err := range b.Diff(ctx, gnomon.TheBase) {
+			if sqlState(err) != "42501" {
+				t.Errorf("Diff: %v", err)
+			}
+		}
 		of := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "agent/of", gnomon.BranchOptions{Of: "agent/go", Logged: true}))
 		ok(t, of.Rename(ctx, "agent/renamed"))
 		if got := text(t, of, "select note from orders where id = 1"); got != "(mine)" {

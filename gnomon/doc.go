@@ -118,6 +118,8 @@
 //	triggers                                       those BEFORE a row run, if in PL/pgSQL and without        TestTriggersOnBranches
 //	                                                 WHEN and columns; all run when it is merged
 //	roles that row-level security restricts        ErrNotOnBranch: a role that reads all rows                TestRowSecurityOnBranches
+//	roles that are confined                        42501 for Get, List, Diff and Refresh, which read main:   TestConfinedRoleWorks
+//	                                                 SQL, and gnomon.lent_diff; others refresh for them
 //	a table whose columns changed since the base   ErrNotOnBranch: Branch.Refresh; it can be merged as well  TestColumnsThatChangeUnderABranch
 //	the past of a branch                           is there if it is Logged, else ErrNotOnBranch             TestPastOfBranches
 //	undo of merges into a branch                   until it is reset, and for 30 days if it is not Logged:   TestUndoOfMergesIntoBranches
