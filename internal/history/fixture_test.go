@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// Each case of a property test is many statements. -rapid.checks asks for more of them.
-	if err := flag.Set("rapid.checks", "8"); err != nil {
+	if err := flag.Set("rapid.checks", "4"); err != nil {
 		panic(err)
 	}
 	pgserver.Main(m)
