@@ -19,6 +19,7 @@ import (
 
 	"github.com/annals-db/annals/automerge"
 	"github.com/annals-db/annals/internal/pgserver"
+	"github.com/annals-db/annals/internal/pgtx/pgtxtest"
 )
 
 // Users join, filter and index documents like rows of theirs.
@@ -154,4 +155,53 @@ func TestDumpAndRestore(t *testing.T) {
 		t.Errorf("got %+v", applied)
 	}
 	wellKept(t, target)
+}
+
+// No call leaves anything behind in the session, in a transaction or not, whether it fails or not; and a failed one leaves the transaction usable.
+func TestNothingIsLeftInTheSession(t *testing.T) {
+	t.Parallel()
+	_, pool := installed(t)
+	ctx := t.Context()
+	d := written(t, random(t), 2, 2)
+	chunks := changesOf(t, d)
+	conn := connectAs(t, pool.Config().ConnString(), "")
+	calls := func(db automerge.DB) {
+		s := automerge.New(db)
+		id := must[uuid.UUID](t)(s.Create(ctx, automerge.CreateParams{Content: chunks[0], Whole: true}))
+		for name, call := range map[string]func(id uuid.UUID) error{
+			"Apply":       func(id uuid.UUID) error { _, err := s.Apply(ctx, id, chunks...); return err },
+			"ApplyOrPark": func(id uuid.UUID) error { _, err := s.ApplyOrPark(ctx, id, chunks[1:]...); return err },
+			"ApplyEach": func(id uuid.UUID) error {
+				_, err := s.ApplyEach(ctx, []automerge.Delivery{{ID: id, Data: chunks[0]}})
+				return err
+			},
+			"MergeSave": func(id uuid.UUID) error { _, err := s.MergeSave(ctx, id, d.Save()); return err },
+			"Fold":      func(id uuid.UUID) error { _, err := s.Fold(ctx, id); return err },
+			"Fork": func(id uuid.UUID) error {
+				_, err := s.Fork(ctx, id, automerge.Now, automerge.CreateParams{})
+				return err
+			},
+			"JSON":          func(id uuid.UUID) error { _, err := s.JSON(ctx, id, automerge.AsOf()); return err },
+			"Get":           func(id uuid.UUID) error { _, err := automerge.Get[any](ctx, s, id, "status"); return err },
+			"Changes":       func(id uuid.UUID) error { _, err := s.Changes(ctx, id); return err },
+			"Sync":          func(id uuid.UUID) error { _, err := s.Sync(ctx, id, "peer", nil); return err },
+			"SetProjection": func(id uuid.UUID) error { return s.SetProjection(ctx, id, true) },
+			"Edit": func(id uuid.UUID) error {
+				_, err := s.Edit(ctx, id, func(doc *automerge.EngineDoc) error { return doc.Path("x").Set(rand.Text()) })
+				return err
+			},
+		} {
+			if err := call(id); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := call(uuid.New()); !errors.Is(err, automerge.ErrNotFound) {
+				t.Errorf("%s of no document: %v", name, err)
+			}
+		}
+		_ = must[int](t)(s.WorkQueue(ctx))
+	}
+	pgtxtest.AssertSessionUnchanged(t, conn, func() { calls(conn) })
+	tx := must[pgx.Tx](t)(conn.Begin(ctx))
+	pgtxtest.AssertSessionUnchanged(t, conn, func() { calls(tx) })
+	ok(t, tx.Rollback(ctx))
 }
