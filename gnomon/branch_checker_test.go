@@ -247,7 +247,7 @@ func (s *countedSession) flow(ctx context.Context) (how string, err error) {
 // fork makes a branch of a branch, which shows one moment of it.
 func (s *countedSession) fork(ctx context.Context) error {
 	parent := s.branches[1+s.r.IntN(len(s.branches)-1)]
-	name := fmt.Sprintf("fork %d %d", s.id, s.n)
+	name := fmt.Sprintf("fork %d %d %d", s.id, s.n, s.r.Uint32())
 	if _, err := s.conn.Exec(ctx, "select gnomon.create_branch($1, $2)", name, "branch:"+parent.name); err != nil {
 		return err
 	}
