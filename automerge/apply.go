@@ -45,6 +45,11 @@ func (s *Store) apply(ctx context.Context, id uuid.UUID, park bool, data [][]byt
 	if len(saves) > 0 {
 		return Applied{}, &Error{Kind: ErrUnsupported, Message: "a save is among the changes", Hint: "MergeSave takes saves.", Doc: id, Index: -1}
 	}
+	return s.addAll(ctx, id, changes, park)
+}
+
+// addAll adds changes, which are in causal order, in a transaction of its own if there is none.
+func (s *Store) addAll(ctx context.Context, id uuid.UUID, changes []incoming, park bool) (applied Applied, err error) {
 	direct := true
 	err = refused(pgtx.Retry(ctx, func() (err error) {
 		applied, direct, err = s.addDirectly(ctx, id, changes, park)

@@ -3,7 +3,6 @@
 package automerge_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -20,48 +19,56 @@ func TestSyncWithJavaScript(t *testing.T) {
 	store, pool := installed(t)
 	ctx := t.Context()
 	id := must[uuid.UUID](t)(store.Create(ctx, automerge.CreateParams{Whole: true}))
-	peers := []string{"ada", "bob", "eve"}
-	state := map[string]amjs.State{}
-	sync := func(peer, edit string) {
+	names := []string{"ada", "bob", "eve"}
+	peers := map[string]*amjs.Peer{}
+	for _, name := range names {
+		peers[name] = js.Peer(t)
+	}
+	sync := func(name string) {
 		t.Helper()
-		state[peer] = js.Sync(t, peer, nil, edit)
 		for range 20 {
-			message := state[peer].Message
-			answer := must[[]byte](t)(store.Sync(ctx, id, peer, message))
-			if message == nil && answer == nil {
+			message := peers[name].Generate(t)
+			answer := must[[]byte](t)(store.Sync(ctx, id, name, message))
+			if answer != nil {
+				peers[name].Receive(t, answer)
+			} else if message == nil {
 				return
 			}
-			state[peer] = js.Sync(t, peer, answer, "")
 		}
 		t.Fatal("they don't come to an end")
 	}
 	for step := range 8 {
-		for i, peer := range peers {
-			if step%(i+1) == 0 {
-				sync(peer, fmt.Sprintf("%s %d", peer, step))
-			} else {
-				_ = js.Sync(t, "nobody", nil, "") // who is offline
+		for i, name := range names {
+			if step%(i+1) == 0 { // who is offline goes on editing
+				sync(name)
 			}
+			peers[name].Edit(t, 1+10*step+i)
 		}
-		if step == 4 {
+		switch step {
+		case 2: // the browser was closed, and nobody said so
+			peers["bob"].Restart(t, true)
+		case 4:
 			_ = must[int](t)(store.Fold(ctx, id))
+		case 5:
+			peers["ada"].Restart(t, false)
 		}
 	}
 	for range 2 {
-		for _, peer := range peers {
-			sync(peer, "")
+		for _, name := range names {
+			sync(name)
 		}
 	}
 	var want []string
 	for _, h := range must[[]automerge.Hash](t)(store.Heads(ctx, id)) {
 		want = append(want, h.String())
 	}
-	for _, peer := range peers {
-		if !slices.Equal(state[peer].Heads, want) {
-			t.Errorf("%s has heads %v, want %v", peer, state[peer].Heads, want)
+	for _, name := range names {
+		has := peers[name].Show(t)
+		if !slices.Equal(has.Heads, want) {
+			t.Errorf("%s has heads %v, want %v", name, has.Heads, want)
 		}
-		if got := column[string](t, pool, "select ($1::jsonb)::text", state[peer].JSON)[0]; got != projected(t, pool, id) {
-			t.Errorf("%s has  %s\nthe store %s", peer, got, projected(t, pool, id))
+		if got := column[string](t, pool, "select ($1::jsonb -> 0)::text", has.JSON)[0]; got != projected(t, pool, id) {
+			t.Errorf("%s has  %s\nthe store %s", name, got, projected(t, pool, id))
 		}
 	}
 	wellKept(t, pool)

@@ -22,8 +22,9 @@ var script string
 
 // Process is a running node. It answers one question after another.
 type Process struct {
-	in  io.Writer
-	out *bufio.Reader
+	peers int
+	in    io.Writer
+	out   *bufio.Reader
 }
 
 // State is what JavaScript has of a document.
@@ -52,14 +53,11 @@ type Conflict struct {
 // Start starts node with the package, which it installs into the user's cache the first time. Tests are skipped where that can't be.
 func Start(t testing.TB) *Process {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("short")
-	}
+	module := Module(t)
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("no node")
 	}
-	module := install(t)
 	file := filepath.Join(t.TempDir(), "automerge.mjs")
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		t.Fatal(err)
@@ -82,6 +80,15 @@ func Start(t testing.TB) *Process {
 		_ = cmd.Wait()
 	})
 	return &Process{in: in, out: bufio.NewReaderSize(out, 1<<20)}
+}
+
+// Module is the file to import the package from in node, which it installs as Start does.
+func Module(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("short")
+	}
+	return install(t)
 }
 
 func install(t testing.TB) (module string) {
@@ -169,13 +176,6 @@ func (p *Process) TryLoad(t testing.TB, chunks ...[]byte) (s State, complaint st
 func (p *Process) Make(t testing.TB, seed, actors, steps int) State {
 	t.Helper()
 	return p.ask(t, map[string]int{"seed": seed, "actors": actors, "steps": steps})
-}
-
-// Sync has a peer of the sync protocol, which begins with an empty document, take a message (nil: none), write something (empty: nothing) and make
-// its next message.
-func (p *Process) Sync(t testing.TB, peer string, message []byte, edit string) State {
-	t.Helper()
-	return p.ask(t, map[string]any{"sync": peer, "message": message, "edit": edit})
 }
 
 // Load loads a save, then more chunks.

@@ -120,26 +120,33 @@ function load({ chunks, views }) {
   return { heads: A.getHeads(d).sort(), json: show(d), views: views?.map(heads => view(d, heads)) }
 }
 
-// A peer of the sync protocol takes a message, may edit, and makes the next message.
-const peers = {}
-function sync({ sync: name, message, edit }) {
-  const p = peers[name] ??= { doc: A.init(), state: A.initSyncState() }
-  if (message) [p.doc, p.state] = A.receiveSyncMessage(p.doc, p.state, Buffer.from(message, "base64"))
-  if (edit) p.doc = A.change(p.doc, d => {
+// Peers of the sync protocol, each with its document.
+const peers = new Map()
+
+function peer(ask) {
+  if (ask.begin) peers.set(ask.peer, { doc: ask.begin.length ? A.loadIncremental(A.init(), Buffer.concat(ask.begin.map(c => Buffer.from(c, "base64")))) : A.init(), state: A.initSyncState({ readOnly: ask.readOnly }) })
+  const p = peers.get(ask.peer)
+  if (ask.restart) p.state = ask.restart === "saved" ? A.decodeSyncState(A.encodeSyncState(p.state)) : A.initSyncState()
+  if (ask.lose) p.doc = A.init()
+  if (ask.edit) p.doc = A.change(p.doc, { time: ask.edit }, d => {
+    d["k" + ask.edit % 7] = "v" + ask.edit
     d.words ??= []
-    d.words.push(edit)
-    d[name] = edit
+    d.words.push("w" + ask.edit)
   })
-  const [state, next] = A.generateSyncMessage(p.doc, p.state)
-  p.state = state
-  return { heads: A.getHeads(p.doc).sort(), json: JSON.stringify(p.doc), message: next && Buffer.from(next).toString("base64") }
+  if (ask.receive) [p.doc, p.state] = A.receiveSyncMessage(p.doc, p.state, Buffer.from(ask.receive, "base64"))
+  let message = null
+  if (ask.generate) [p.state, message] = A.generateSyncMessage(p.doc, p.state)
+  const answer = { message: message && base64(message), heads: A.getHeads(p.doc).sort() }
+  if (ask.show) answer.json = show(p.doc)
+  if (ask.save) answer.save = base64(A.save(p.doc))
+  return answer
 }
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
   let answer
   try {
     const ask = JSON.parse(line)
-    answer = ask.chunks ? load(ask) : ask.sync ? sync(ask) : make(ask)
+    answer = ask.peer ? peer(ask) : ask.chunks ? load(ask) : make(ask)
   } catch (e) {
     answer = { error: String(e) }
   }
