@@ -19,9 +19,10 @@
 //   - github.com/shopspring/decimal: exact amounts; money is never a float.
 //   - github.com/google/uuid: identities of version 7.
 //   - github.com/automerge/automerge-go: Automerge's own code, for editing documents in Go (cgo; nothing else needs it).
+//   - github.com/coder/websocket: WebSockets to browsers, small and kept up by those who use it, with contexts (examples/notes only).
 //   - github.com/HdrHistogram/hdrhistogram-go: latency percentiles (benchmarks only).
 //   - pgregory.net/rapid: property tests (tests only).
 //   - honnef.co/go/tools: staticcheck (a tool, linked into nothing).
 //
-// Their licences are MIT and BSD.
+// Their licences are MIT, ISC and BSD.
 package annals
