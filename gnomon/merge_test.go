@@ -492,8 +492,8 @@ func TestAChoiceIsForWhatIsInConflict(t *testing.T) {
 		rows   string
 	}{
 		{gnomon.TakeOurs, nil, "(1,main,13.00,branch)\n(2,branch,2.00,n2)\n(4,branch,4.00,branch)"},
-		{gnomon.TakeTheirs, nil, "(1,main,13.00,main)\n(3,c3,3.00,main)\n(4,main,4.00,main)"},
-		{gnomon.TakeValues, map[string]any{"note": "value"}, "(1,main,13.00,value)\n(2,branch,2.00,value)\n(3,c3,3.00,value)\n(4,main,4.00,value)"},
+		{gnomon.TakeTheirs, nil, "(1,main,13.00,main)\n(3,c3,7.00,main)\n(4,main,4.00,main)"},
+		{gnomon.TakeValues, map[string]any{"note": "value"}, "(1,main,13.00,value)\n(2,branch,2.00,value)\n(3,c3,7.00,value)\n(4,main,4.00,value)"},
 		{gnomon.TakeValues, nil, ""},
 	} {
 		g, pool, b := branched(t)
@@ -501,7 +501,7 @@ func TestAChoiceIsForWhatIsInConflict(t *testing.T) {
 		must[gnomon.MergeReport](t)(b.Refresh(ctx, gnomon.Present, gnomon.MergeOptions{}))
 		ok(t, g.SetStrategy(ctx, "shop.orders", "total", gnomon.Sum))
 		write(t, b, "update orders set note = 'branch', total = total + 2 where id = 1", "update orders set customer = 'branch' where id = 2", "delete from orders where id = 3", "insert into orders values (4, 'branch', 4, 'branch')")
-		run(t, pool, "update shop.orders set note = 'main', customer = 'main', total = total + 10 where id = 1", "delete from shop.orders where id = 2", "update shop.orders set note = 'main' where id = 3", "insert into shop.orders values (4, 'main', 0, 'main')")
+		run(t, pool, "update shop.orders set note = 'main', customer = 'main', total = total + 10 where id = 1", "delete from shop.orders where id = 2", "update shop.orders set note = 'main', total = 7 where id = 3", "insert into shop.orders values (4, 'main', 0, 'main')")
 		r, err := b.Merge(ctx, gnomon.MergeOptions{})
 		refuses(t, err, gnomon.ErrConflict)
 		for id := range 4 {

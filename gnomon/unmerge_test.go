@@ -3,6 +3,7 @@ package gnomon_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -141,6 +142,12 @@ func TestARefreshedBranchAndItsParent(t *testing.T) {
 	child := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "child", gnomon.BranchOptions{Of: "b"}))
 	write(t, child, "update orders set total = 50 where id in (1, 3)", "delete from orders where id = 4")
 	run(t, pool, "update shop.orders set customer = 'main' where id in (1, 3, 5, 6, 7)", "insert into shop.orders values (11, 'main', 1, null)", "delete from shop.orders where id in (4, 8)")
+	const later = "select (gnomon.place_of('now')).bound > b.bound from gnomon.branch b where b.name = 'child'"
+	for end := time.Now().Add(time.Minute); text(t, pool, later) == "(f)"; run(t, pool, "select annals.tick()") { // others' transactions may run
+		if time.Now().After(end) {
+			t.Fatal("no tick is later than the branch")
+		}
+	}
 	must[gnomon.MergeReport](t)(child.Refresh(ctx, gnomon.Present, gnomon.MergeOptions{}))
 	// Rows that it changes only now, of which its parent has what main had once.
 	write(t, child, "update orders set note = 'child' where id in (5, 11)", "update orders set customer = 'child' where id = 6")

@@ -8,8 +8,9 @@ begin
   if not exists (select from gnomon.history h where h.tracked = id) then
     perform pg_advisory_xact_lock_shared(1735289710, 0); -- see gnomon.begin_branching
     insert into gnomon.history (tracked, relation_oid) values (id, p_table);
-    perform gnomon.on_view(id);
-    perform gnomon.sync_guards();
+    perform gnomon.on_view(id); -- and by that what foreign keys link with it
+    perform gnomon.note_sources();
+    perform gnomon.write_guards(s.id) from gnomon.source s order by s.id;
   end if;
   return id;
 end $$;

@@ -152,21 +152,22 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function gnomon.coercing is 'PL/pgSQL by which values become what columns hold: with their length and precision, and the constraints of domains.';
 
-create function gnomon.branch_rules(p_tracked int) returns text[]
+create function gnomon.branch_rules(p_tracked int, p_only_keys boolean default false) returns text[]
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select array[
-    md5(concat_ws('/', (select string_agg(c::text, ',' order by c.n) from gnomon.branch_columns(p_tracked) c), (select string_agg(c::text, ',' order by c.name) from gnomon.computed(p_tracked) c),
+    case when not p_only_keys then md5(concat_ws('/', (select string_agg(c::text, ',' order by c.n) from gnomon.branch_columns(p_tracked) c), (select string_agg(c::text, ',' order by c.name) from gnomon.computed(p_tracked) c),
       (select string_agg(concat(d.adnum, pg_get_expr(d.adbin, d.adrelid)), ',' order by d.adnum) from annals.tracked t join pg_attrdef d on d.adrelid = t.relation where t.id = p_tracked),
-      gnomon.needs_path(p_tracked), (select string_agg(c::text, ',' order by c.name) from gnomon.branch_checks(p_tracked) c), (select string_agg(b.statement, ',' order by b.statement) from gnomon.branch_before(p_tracked) b), (select string_agg(u::text, ',' order by u.index) from gnomon.branch_uniques(p_tracked) u))),
+      gnomon.needs_path(p_tracked), (select string_agg(c::text, ',' order by c.name) from gnomon.branch_checks(p_tracked) c), (select string_agg(b.statement, ',' order by b.statement) from gnomon.branch_before(p_tracked) b), (select string_agg(u::text, ',' order by u.index) from gnomon.branch_uniques(p_tracked) u))) end,
     md5(concat_ws('/', gnomon.reaches_code(p_tracked), (select string_agg(concat(r, r.parent_relation::regclass), ',' order by r.reference) from gnomon.branch_references(p_tracked) r)))]
 $$;
-comment on function gnomon.branch_rules is 'Digests of what the triggers for branches are made from: the rules of a table, and its foreign keys.';
+comment on function gnomon.branch_rules is 'Digests of what the triggers for branches are made from: the rules of a table, and its foreign keys. The first is null where only keys are asked for.';
 
 create function gnomon.follow_writing(p_relations oid[] default null, p_only_keys boolean default false) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   working text := coalesce(current_setting('annals.working', true), '');
   h record;
+  only_keys boolean;
   digests text[];
 begin
   perform set_config('annals.working', 'yes', true);
@@ -178,8 +179,10 @@ begin
     where t.ended_v is null and x.rules is not null and (p_relations is null or t.relation in (select l.relation from linked l)) order by x.tracked
   loop
     begin
-      digests := gnomon.branch_rules(h.tracked);
-      if digests[1] <> h.rules[1] and not p_only_keys then
+      -- What is linked with a table that changed can notice that by the keys only.
+      only_keys := p_only_keys or h.relation <> all (p_relations);
+      digests := gnomon.branch_rules(h.tracked, coalesce(only_keys, false));
+      if digests[1] <> h.rules[1] then
         perform gnomon.write_routes(h.tracked);
       elsif digests[2] <> h.rules[2] then
         perform gnomon.write_writing(h.tracked);

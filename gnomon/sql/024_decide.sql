@@ -282,7 +282,7 @@ begin
            case when x.late_v is not null then format('when j.v < %s then case when j.was or j.there then ''m'' else ''c'' end', x.late_v) else '' end, x.theirs_same, x.ours_same, x.agree, x.n), '' order by x.n), '') as states,
          coalesce(string_agg(format(', case %1$s when e.s%2$s in (''m'', ''a'') and e.there then e.m%2$s when e.s%2$s = ''x'' then %3$s else e.c%2$s end as d%2$s',
            -- A choice is for what is in conflict. What one side alone changed, or a strategy decides, is merged beside it.
-           case when resolves then format('when e.choice = ''value'' and e."values" ? %2$L then (pg_catalog.jsonb_populate_record(null::%3$s, e."values")).%2$I::%4$s when e.choice is not null and e.s%1$s = ''x'' and (%5$s) then case when e.choice = ''ours'' then e.c%1$s else e.m%1$s end', x.n, x.name, relation, x.type, x.conflict) else '' end,
+           case when resolves then format('when e.choice = ''value'' and e."values" ? %2$L then (pg_catalog.jsonb_populate_record(null::%3$s, e."values")).%2$I::%4$s when e.choice is not null and (not e.alive or e.s%1$s = ''x'' and (%5$s)) then case when e.choice = ''ours'' then e.c%1$s else e.m%1$s end', x.n, x.name, relation, x.type, x.conflict) else '' end,
            x.n, x.value), '' order by x.n), '') as decided,
          coalesce(string_agg(format('case when e.s%s = ''x'' and (%s) then %1$s end', x.n, x.conflict), ', ' order by x.n), '') as conflicts,
          coalesce(string_agg(format('case when not %s then %s end', x.result_same, x.n), ', ' order by x.n), '') as written,
@@ -316,7 +316,7 @@ begin
     ' when e.choice = ''ours'' then case when e.alive then case when e.there then ''u'' else ''i'' end when e.there then ''d'' else ''a'' end',
     ' when not e.alive then case when not e.was then ''n'' when not e.there then ''a'' when not e.edited then ''d'' else ', case row_strategy when 'ours' then '''d''' else '''a''' end, ' end',
     ' when not e.changed then ''n'' when e.there then ''u'' when not e.was then ''i'' else ', case row_strategy when 'ours' then '''i''' else '''a''' end, E' end as op\n',
-    '  from (select e.*, array_remove(array[', c.conflicts, ']::int[], null) as conflicts, ', c.any_x, ' as edited, e.was <> e.alive or e.gone <> ''{}'' or ', c.any_changed, ' as changed', c.decided, E'\n',
+    '  from (select e.*, case when e.alive and e.there then array_remove(array[', c.conflicts, ']::int[], null) else ''{}'' end as conflicts, ', c.any_x, ' as edited, e.was <> e.alive or e.gone <> ''{}'' or ', c.any_changed, ' as changed', c.decided, E'\n',
     '   from (select j.*, ', case when resolves then 'r.choice, r."values"' else 'null::text as choice, null::jsonb as "values"' end, c.states, E'\n',
     '    from (select s.v, s.at, s.was, s.alive, coalesce(t.there, false) as there, array_remove(array[', gone, ']::int[], null) as gone, ', k.source, c.triples,
     ' from ', p_source, ' s left join ', p_target, ' t on ', k.joined, ' offset 0) j',
