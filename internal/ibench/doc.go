@@ -12,7 +12,7 @@
 //
 // A range query reads ten rows of one of the three indexes, chosen at random, and nothing but the index; a point query reads ten random
 // keys. The transactions beside the queries have 50 rows, or as many as come in a tenth of a second. In mode [Compatible] statements are text,
-// in mode [Lean] they are prepared and rows arrive as arrays.
+// in mode [Lean] they are prepared, rows arrive as arrays, and l.i0 doesn't wait for the answer to a transaction before it sends the next one.
 //
 // # Sides
 //

@@ -16,6 +16,7 @@ func (r *Result) WriteHTML(w io.Writer) error {
 	type htmlCell struct{ Text, Mark string }
 	type htmlTable struct {
 		Title, Text string
+		Words       int
 		Head        []string
 		Rows        [][]htmlCell
 	}
@@ -27,7 +28,7 @@ func (r *Result) WriteHTML(w io.Writer) error {
 		Legend  []legend
 	}{Command: r.Command, Facts: r.facts(), Plots: r.plots(), Legend: r.legend()}
 	for _, t := range r.tables() {
-		h := htmlTable{Title: t.title, Text: t.text, Head: t.head}
+		h := htmlTable{Title: t.title, Text: t.text, Head: t.head, Words: max(t.words, 1)}
 		for _, row := range t.rows {
 			var cells []htmlCell
 			for _, c := range row {

@@ -3,6 +3,7 @@ package ibench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,7 +25,11 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 		}
 		row := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
 		row(t.head)
-		row(append([]string{"---"}, strings.Split(strings.Repeat("---: ", len(t.head)-1), " ")[:len(t.head)-1]...))
+		rule := slices.Repeat([]string{"---"}, len(t.head))
+		for i := max(t.words, 1); i < len(rule); i++ {
+			rule[i] = "---:"
+		}
+		row(rule)
 		for _, cells := range t.rows {
 			var texts []string
 			for _, c := range cells {

@@ -148,6 +148,12 @@ func together(ctx context.Context, n int, work func(ctx context.Context, i int) 
 
 // load inserts at full speed.
 func (c *client) load(ctx context.Context, batch, transactions int) (float64, error) {
+	if c.inserter.mode == Lean {
+		return float64(batch * transactions), c.inserter.pipeline(ctx, batch, transactions, func(sent time.Time) {
+			c.inserted += int64(batch)
+			c.record(Insert, time.Since(sent))
+		})
+	}
 	for range transactions {
 		if err := c.insert(ctx, batch, time.Now()); err != nil {
 			return 0, err

@@ -46,7 +46,7 @@ func (s stream) next(r *row) {
 	}
 }
 
-// appendValues appends the row as a tuple of VALUES. Nothing in it has to be escaped.
+// appendValues appends the row as a tuple of VALUES, with the price as the original writes it: with cents, which the server rounds. Nothing has to be escaped.
 func (r *row) appendValues(sql []byte, when string) []byte {
 	sql = append(sql, "('"...)
 	sql = append(sql, when...)
@@ -55,7 +55,7 @@ func (r *row) appendValues(sql []byte, when string) []byte {
 		sql = append(sql, ',')
 		sql = strconv.AppendInt(sql, int64(value), 10)
 	}
-	sql = append(sql, ",'"...)
+	sql = append(sql, ".00,'"...)
 	sql = append(sql, r.data[:r.length]...)
 	return append(sql, "')"...)
 }

@@ -9,6 +9,7 @@ import (
 // A table of the report.
 type table struct {
 	title, text string
+	words       int // columns at the left that hold words, by default 1
 	head        []string
 	rows        [][]cell
 }
@@ -65,7 +66,7 @@ func interval(e Estimate) string {
 }
 
 func (r *Result) absolute() table {
-	t := table{title: "Throughput", text: "Median over the slices, with its interval. Sides share the machine's good and bad moments: compare within a row.", head: []string{"step", "unit"}}
+	t := table{title: "Throughput", words: 2, text: "Median over the slices, with its interval. Sides share the machine's good and bad moments: compare within a row.", head: []string{"step", "unit"}}
 	for _, s := range r.Sides {
 		t.head = append(t.head, s.Name)
 	}
@@ -85,7 +86,7 @@ func (r *Result) absolute() table {
 }
 
 func (r *Result) latencies() table {
-	t := table{title: "Latency", text: "Milliseconds: half of the operations were quicker than p50, 1 % slower than p99, one in a thousand slower than p99.9. " +
+	t := table{title: "Latency", words: 3, text: "Milliseconds: half of the operations were quicker than p50, 1 % slower than p99, one in a thousand slower than p99.9. " +
 		"Of writes beside queries from when they were due.", head: []string{"step", "operation", "side", "operations", "p50", "p99", "p99.9", "longest"}}
 	for _, st := range r.Steps {
 		for _, o := range []Operation{Insert, Delete, Query, Build} {
@@ -103,7 +104,7 @@ func (r *Result) latencies() table {
 }
 
 func (r *Result) costs() table {
-	t := table{title: "CPU, context switches and WAL", text: "The server's CPU is in microseconds a unit, its ratio to the first side's with an interval; by operation it is a row that is inserted or deleted, or a query. " +
+	t := table{title: "CPU, context switches and WAL", words: 2, text: "The server's CPU is in microseconds a unit, its ratio to the first side's with an interval; by operation it is a row that is inserted or deleted, or a query. " +
 		"WAL is in bytes a row that is inserted, with the row that is deleted meanwhile; images are full-page images by 1,000 rows.",
 		head: []string{"step", "side", "server CPU", "ratio", "insert", "delete", "query", "client CPU", "switches", "WAL", "ratio", "images"}}
 	for _, st := range r.Steps {
@@ -151,7 +152,7 @@ func (r *Result) spaces() table {
 }
 
 func (r *Result) upkeep() table {
-	t := table{title: "Upkeep", text: "Dead rows at the end of the step; autovacuum's runs (analyze included) and seconds; vacuums and checkpoints in the side's own slices; the share of updates that changed no index; how far a standby was behind.",
+	t := table{title: "Upkeep", words: 2, text: "Dead rows at the end of the step; autovacuum's runs (analyze included) and seconds; vacuums and checkpoints in the side's own slices; the share of updates that changed no index; how far a standby was behind.",
 		head: []string{"step", "side", "dead rows", "autovacuums", "seconds", "vacuums", "checkpoints", "HOT", "lag, bytes", "lag, seconds"}}
 	for _, st := range r.Steps {
 		for i, m := range st.Measures {

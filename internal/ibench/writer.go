@@ -17,7 +17,8 @@ const (
 	// Compatible sends text: an INSERT with many rows, queries with their values in them, and asks for the oldest key before each deletion.
 	Compatible Mode = "compatible"
 
-	// Lean prepares statements once, sends values in binary, rows as arrays that the server unnests, and remembers the oldest key.
+	// Lean prepares statements once, sends values in binary and rows as arrays that the server unnests, remembers the oldest key, and while it loads
+	// sends each transaction before the one before is answered.
 	Lean Mode = "lean"
 )
 
@@ -50,7 +51,8 @@ func newInserter(ctx context.Context, conn *pgconn.PgConn, mode Mode, table stri
 		w.ints[i] = newArray(pgtype.Int4OID)
 	}
 	w.data = newArray(pgtype.TextOID)
-	_, err := conn.Prepare(ctx, "insert", columns+"select $6::timestamp, u.* from unnest($1::int[], $2::int[], $3::int[], $4::int[], $5::text[]) u", nil)
+	// In the select list arrays are unnested row by row; in FROM each would be written to a store first.
+	_, err := conn.Prepare(ctx, "insert", columns+"select $6::timestamp, unnest($1::int[]), unnest($2::int[]), unnest($3::int[]), unnest($4::int[]), unnest($5::text[])", nil)
 	return w, err
 }
 
@@ -71,25 +73,74 @@ func (w *inserter) insert(ctx context.Context, n int) error {
 		}
 		tag, err = execute(ctx, w.conn, string(w.text))
 	} else {
-		for i := range w.ints {
-			w.ints[i].reset(n)
-		}
-		w.data.reset(n)
-		for range n {
-			w.values.next(&w.row)
-			for i, value := range [...]int32{w.row.register, w.row.customer, w.row.product, w.row.price} {
-				w.ints[i].addInt(value)
-			}
-			w.data.addText(w.row.data[:w.row.length])
-		}
-		when := microsecondsSince2000(now.Truncate(time.Second))
-		result := w.conn.ExecPrepared(ctx, "insert", [][]byte{w.ints[0], w.ints[1], w.ints[2], w.ints[3], w.data, when}, binaryFormat, binaryFormat)
-		tag, err = result.Close()
+		tag, err = w.conn.ExecPrepared(ctx, "insert", w.args(n, now), binaryFormat, binaryFormat).Close()
 	}
+	return inserted(tag, err, n)
+}
+
+func inserted(tag pgconn.CommandTag, err error, n int) error {
 	if err == nil && tag.RowsAffected() != int64(n) {
 		err = fmt.Errorf("%d rows of %d were inserted", tag.RowsAffected(), n)
 	}
 	return err
+}
+
+// args are the arguments of the prepared statement for n rows.
+func (w *inserter) args(n int, now time.Time) [][]byte {
+	for i := range w.ints {
+		w.ints[i].reset(n)
+	}
+	w.data.reset(n)
+	for range n {
+		w.values.next(&w.row)
+		for i, value := range [...]int32{w.row.register, w.row.customer, w.row.product, w.row.price} {
+			w.ints[i].addInt(value)
+		}
+		w.data.addText(w.row.data[:w.row.length])
+	}
+	return [][]byte{w.ints[0], w.ints[1], w.ints[2], w.ints[3], w.data, microsecondsSince2000(now.Truncate(time.Second))}
+}
+
+// pipeline inserts n rows in each of so many transactions, and sends each one while the server is at the one before, so that it has no time to
+// wait. done is told when each was sent, as soon as it is answered.
+func (w *inserter) pipeline(ctx context.Context, n, transactions int, done func(sent time.Time)) (err error) {
+	p := w.conn.StartPipeline(ctx)
+	defer func() {
+		if closed := p.Close(); err == nil {
+			err = closed
+		}
+	}()
+	var before time.Time
+	for i := range transactions + 1 {
+		var sent time.Time
+		if i < transactions {
+			sent = time.Now()
+			p.SendQueryPrepared("insert", w.args(n, sent.UTC()), binaryFormat, binaryFormat)
+			if err := p.Sync(); err != nil {
+				return err
+			}
+		}
+		if i > 0 {
+			results, err := p.GetResults()
+			if err != nil {
+				return err
+			}
+			reader, ok := results.(*pgconn.ResultReader)
+			if !ok {
+				return fmt.Errorf("a pipeline's result is a %T", results)
+			}
+			tag, err := reader.Close()
+			if err := inserted(tag, err, n); err != nil {
+				return err
+			}
+			if _, err := p.GetResults(); err != nil { // that of Sync
+				return err
+			}
+			done(before)
+		}
+		before = sent
+	}
+	return nil
 }
 
 // deleter deletes the oldest rows of a table over a connection of its own.
