@@ -185,7 +185,7 @@ func TestRefreshListsViolations(t *testing.T) {
 		for _, v := range must[[]gnomon.Violation](t)(g.Violations(ctx, r.ID)) {
 			got = append(got, words(v.Kind, v.Constraint, v.Table, v.Key))
 		}
-		alike(t, fmt.Sprint(got, r.Violations), "[foreign key line_orders_fkey shop.line [3] unique line_code_key shop.line [4] foreign key line_orders_fkey shop.orders [7]] 3")
+		alike(t, fmt.Sprint(got, r.Violations), "[unique line_code_key shop.line [4] foreign key line_orders_fkey shop.line [3] foreign key line_orders_fkey shop.orders [7]] 3")
 	}
 	alike(t, text(t, b, "select * from line order by id"), seen)
 	write(t, b, "delete from line where id = 3", "update line set code = 'e' where id = 4", "insert into orders values (7, 'again', 1, null)")
