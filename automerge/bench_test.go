@@ -316,37 +316,6 @@ func BenchmarkChanges(b *testing.B) {
 	})
 }
 
-// BenchmarkSyncRound is a change of a client on its way: a message and its answer.
-func BenchmarkSyncRound(b *testing.B) {
-	d := newBed(b, "on")
-	ctx := b.Context()
-	eachDoc(b, func(b *testing.B, name string, save []byte, _ [][]byte, theirs bool) {
-		if !theirs {
-			b.Skip("the client would load it")
-		}
-		id := must[uuid.UUID](b)(d.store.Create(ctx, automerge.CreateParams{Content: save}))
-		doc := must[*engine.Doc](b)(engine.Load(save))
-		c := &client{doc: doc, state: engine.NewSyncState(doc)}
-		sync := func(m []byte) ([]byte, error) { return d.store.Sync(ctx, id, "peer", m) }
-		_ = c.syncs(b, sync)
-		n := 0
-		var message []byte
-		compare(b, func() {
-			_ = c.syncs(b, sync)
-			n++
-			ok(b, doc.Path("status").Set(fmt.Sprint(n)))
-			_ = must[engine.ChangeHash](b)(doc.Commit(""))
-			message = c.next(b)
-		}, func() {
-			if message != nil {
-				if answer := must[[]byte](b)(sync(message)); answer != nil {
-					c.receive(b, answer)
-				}
-			}
-		}, nil)
-	})
-}
-
 // BenchmarkStorage prints what a change takes before and after it is folded (B/change, folded-B/change), with indexes and all, and the size of a
 // folded document over its save (ratio), of several documents.
 func BenchmarkStorage(b *testing.B) {

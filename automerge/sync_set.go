@@ -244,8 +244,9 @@ func (set *syncSet) load(ctx context.Context) (_ *loaded, err error) {
 	return set.doc, err
 }
 
-// Chunks are the changes as they are stored; those that are folded are written out of the snapshot.
-func (set *syncSet) Chunks(ctx context.Context, hashes []amformat.Hash) ([][]byte, error) {
+// Chunks are the changes as they are stored; those that are folded are written out of the snapshot, or that itself is sent where a third of it is
+// wanted.
+func (set *syncSet) Chunks(ctx context.Context, hashes []amformat.Hash, documents bool) ([][]byte, error) {
 	type row struct{ Hash, Chunk []byte }
 	rows, err := rowsOf(ctx, set.s.db, pgx.RowToStructByPos[row], "select c.hash, c.chunk from automerge.change c where c.doc = $1 and c.hash = any ($2) order by c.place", set.id, toArray(hashes))
 	if err != nil {
@@ -259,6 +260,18 @@ func (set *syncSet) Chunks(ctx context.Context, hashes []amformat.Hash) ([][]byt
 		delete(lack, amformat.Hash(r.Hash))
 	}
 	var chunks [][]byte
+	if documents && len(lack) > 0 {
+		d, err := set.load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if 3*len(lack) > len(d.hashes) {
+			chunks = append(chunks, d.data)
+			for _, h := range d.hashes {
+				delete(lack, h)
+			}
+		}
+	}
 	for _, since := range [][]amformat.Hash{set.since, nil} {
 		if len(lack) == 0 {
 			break

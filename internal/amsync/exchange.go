@@ -19,8 +19,9 @@ type Set interface {
 	Hashes(ctx context.Context, heads []amformat.Hash) ([]amformat.Hash, error)
 	// Since are the changes that do not belong to what heads name, each after those that it depends on; it may be more if that is less work.
 	Since(ctx context.Context, heads []amformat.Hash) ([]Link, error)
-	// Chunks are changes of the set, each after those that it depends on.
-	Chunks(ctx context.Context, hashes []amformat.Hash) ([][]byte, error)
+	// Chunks are changes of the set, each after those that it depends on. Where documents will do, one that has many of them and some others may
+	// stand for them: it is smaller.
+	Chunks(ctx context.Context, hashes []amformat.Hash, documents bool) ([][]byte, error)
 	// Save is the whole set: documents and changes, one behind the other.
 	Save(ctx context.Context) ([]byte, error)
 }
@@ -170,7 +171,7 @@ func (a *answer) chunks(ctx context.Context, set Set, version int) ([][]byte, er
 	if len(a.hashes) == 0 {
 		return nil, nil
 	}
-	chunks, err := set.Chunks(ctx, a.hashes)
+	chunks, err := set.Chunks(ctx, a.hashes, version == 2)
 	if err != nil || version == 1 {
 		return chunks, err
 	}

@@ -42,7 +42,7 @@ func randomMessage(r *rand.Rand) *amsync.Message {
 
 func TestMessagesAreReadAsWritten(t *testing.T) {
 	r := random(t)
-	for range 1000 {
+	for range 50 {
 		written := randomMessage(r).Bytes()
 		m := must[*amsync.Message](t)(amsync.ParseMessage(written, 1<<20))
 		if !bytes.Equal(m.Bytes(), written) {
