@@ -70,7 +70,7 @@ func (s *State) Receive(ctx context.Context, set Set, m *Message) error {
 	if m.Version == 2 {
 		s.set(writes2, true)
 	}
-	asked := &Message{Heads: m.Heads, Need: m.Need, Have: m.Have, Can: m.Can}
+	asked := &Message{Heads: m.Heads, Need: m.Need, Have: m.Have, Changes: m.Changes, Can: m.Can}
 	if s.asked != nil {
 		asked.Need = union(asked.Need, s.asked.Need)
 	}
@@ -287,8 +287,8 @@ func (s *State) worthSaying(a answer, heads, need []amformat.Hash) bool {
 	case s.is(readOnly):
 		return false
 	case !s.is(told):
-		// Who says what it can do wants to hear that once; to others there is nothing to say.
-		return s.asked.Can.Said || !equal
+		// Who says what it can do wants to hear that once, and who sends changes that they came; to others there is nothing to say.
+		return s.asked.Can.Said || len(s.asked.Changes) > 0 || !equal
 	case !slices.Equal(s.told, heads):
 		return true
 	case equal:
