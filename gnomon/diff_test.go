@@ -345,6 +345,88 @@ func TestDiffOfAnEarlySpanReadsLittleOfWhatCameLater(t *testing.T) {
 	}
 }
 
+// What an update left as it was is not stored with it, but with what came after: however much that is, and whether the row is still there.
+func TestWideValuesAreThoseBeforeWhatCameLater(t *testing.T) {
+	t.Parallel()
+	const nest = "create function nudge() returns trigger language plpgsql as $$ begin if pg_trigger_depth() = 1 then update t set x = x where id = new.id; end if; return null; end $$; create trigger a after update on t for each row execute function nudge();"
+	for name, c := range map[string]struct{ setup, end string }{
+		"stays": {"", "select"}, "deleted": {"", "delete from t where id < 9"}, "truncated": {"", "truncate t"}, "moved": {"", "update t set id = -id"},
+		"triggers nest": {nest, "delete from t where id < 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			g, pool := installed(t)
+			run(t, pool, "create table t (id int primary key, x int, w text)", c.setup)
+			ok(t, g.TrackWith(ctx, "t", gnomon.Options{Wide: []string{"w"}}))
+			run(t, pool, "insert into t select i, 0, 'w' || i from generate_series(1, 5) i")
+			from := ref(t, g)
+			run(t, pool, "update t set x = 1 where id <= 2", "update t set w = w || '!' where id in (3, 4)")
+			to := ref(t, g)
+			for column[*int64](t, pool, "select annals.upper_bound((gnomon.place_of($1)).snapshot)", string(to))[0] == nil {
+				run(t, pool, "select annals.tick()") // others' transactions may run
+			}
+			branch := must[*gnomon.Branch](t)(g.CreateBranch(ctx, "to", gnomon.BranchOptions{From: to}))
+			want := `update public.t 1: x 0>1
+update public.t 2: x 0>1
+update public.t 3: w w3>w3!
+update public.t 4: w w4>w4!`
+			rows := "(1,1,w1)\n(2,1,w2)\n(3,0,w3!)\n(4,0,w4!)\n(5,0,w5)"
+			check := func(when string) {
+				t.Helper()
+				for _, o := range []gnomon.DiffOptions{{}, {Steps: true}} {
+					list := diffs(t, g, from, to, o)
+					netted := list
+					if o.Steps { // of what a trigger wrote, only what changed something
+						netted = slices.DeleteFunc(slices.Clone(list), func(d gnomon.RowDiff) bool { return len(d.Columns) == 0 })
+						slices.SortStableFunc(netted, func(a, b gnomon.RowDiff) int { return strings.Compare(a.Key[0], b.Key[0]) })
+					}
+					if got := diffText(netted); got != want {
+						t.Errorf("%s, the diff is\n%s", when, got)
+					}
+					for _, d := range list {
+						changed := ""
+						if d.Key[0] > "2" {
+							changed = "!"
+						}
+						if old, new := textOf(d.Old["w"]), textOf(d.New["w"]); old != "w"+d.Key[0] || new != "w"+d.Key[0]+changed {
+							t.Errorf("%s, %s has w %s>%s", when, d.Key[0], old, new)
+						}
+					}
+				}
+				if got := text(t, must[*gnomon.Past](t)(g.At(ctx, to)), "select * from t order by id"); got != rows {
+					t.Errorf("%s, the past is\n%s", when, got)
+				}
+				if got := text(t, branch, "select * from t order by id"); got != rows {
+					t.Errorf("%s, the branch is\n%s", when, got)
+				}
+				if got := text(t, pool, `select c.key[1] as key, c.new->>'x' as x, c.new->>'w' as w from gnomon.changes($1, $2) c where c.operation = 'update' and c.old is distinct from c.new order by 1`, string(from), string(to)); got != "(1,1,w1)\n(2,1,w2)\n(3,0,w3!)\n(4,0,w4!)" {
+					t.Errorf("%s, the changes are\n%s", when, got)
+				}
+				for _, id := range []int{1, 3} {
+					versions := must[[]gnomon.Version](t)(g.History(ctx, "t", gnomon.KeyOf(id)))
+					first := versions[len(versions)-1]
+					if w := first.Columns["w"].To; first.Operation != gnomon.Insert || textOf(w) != fmt.Sprintf("w%d", id) || first.Note != "" {
+						t.Errorf("%s, the history of %d begins with %s: %s %s", when, id, first.Operation, textOf(w), first.Note)
+					}
+				}
+			}
+			check("at once")
+			run(t, pool, "select setval('annals.v', nextval('annals.v') + 1000000)")
+			if !strings.Contains(column[string](t, pool, "select query from gnomon.diff_queries($1, $2, null, false)", string(from), string(to))[0], "lateral (select x.v") {
+				t.Fatal("all that came later is read")
+			}
+			check("much later")
+			run(t, pool, "update t set x = 2")
+			check("after an update that leaves them")
+			run(t, pool, "update t set w = 'new' where id in (2, 4)")
+			check("after an update of them")
+			run(t, pool, c.end)
+			check("at the end")
+		})
+	}
+}
+
 // land is a kind of tables for random programs.
 type land struct {
 	name       string

@@ -54,15 +54,15 @@ create function annals.kept_value(p_tracked int, p_n int, p_table regclass, p_al
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
   -- A value that an update left as it was is not stored: it is that of the next entry which holds it, else today's. So it is for any
-  -- entry what the column became by it.
+  -- entry what the column became by it. Its own aliases are long, so that they don't hide the caller's.
   return (
-  select format('(select y.c from (select x.c, x.later, x.first, x.start, x.v from (select x.c%1$s as c, x.missing, x.start, x.v, x.op, (x.epoch, x.xid) <> (%2$I.epoch, %2$I.xid) as later, min(x.v) over (partition by x.epoch, x.xid) as first
-      from annals.h%3$s x where %4$s and (x.v > %2$I.v%6$s)) x
-      where x.op in (''u'', ''d'', ''t'', ''U'', ''D'', ''T'') and (x.later or (x.start, x.v) > (%2$I.start, %2$I.v)) and not coalesce(%1$s = any (x.missing), false)
-    %5$s) y order by y.later, y.first, y.start, y.v limit 1)',
-    p_n, p_alias, p_tracked, annals.key_join(p_tracked, 'x.c%1$s', p_alias || '.c%1$s'), 
-    'union all select ' || format('b.%I, true, 9223372036854775807, 0, 0 from ', c.name) || annals.source(p_table) || ' b where ' || annals.key_join(p_tracked, 'b.%2$I', p_alias || '.c%1$s'),
-    case when annals.nests(p_tracked) then format(' or (x.epoch, x.xid) = (%1$I.epoch, %1$I.xid)', p_alias) else '' end)
+  select format('(select kept_value.c from (select kept_entry.c, kept_entry.later, kept_entry.first, kept_entry.start, kept_entry.v from (select kept_row.c%1$s as c, kept_row.missing, kept_row.start, kept_row.v, kept_row.op, (kept_row.epoch, kept_row.xid) <> (%2$I.epoch, %2$I.xid) as later, min(kept_row.v) over (partition by kept_row.epoch, kept_row.xid) as first
+      from annals.h%3$s kept_row where %4$s and (kept_row.v > %2$I.v%6$s)) kept_entry
+      where kept_entry.op in (''u'', ''d'', ''t'', ''U'', ''D'', ''T'') and (kept_entry.later or (kept_entry.start, kept_entry.v) > (%2$I.start, %2$I.v)) and not coalesce(%1$s = any (kept_entry.missing), false)
+    %5$s) kept_value order by kept_value.later, kept_value.first, kept_value.start, kept_value.v limit 1)',
+    p_n, p_alias, p_tracked, annals.key_join(p_tracked, 'kept_row.c%1$s', p_alias || '.c%1$s'),
+    'union all select ' || format('kept_today.%I, true, 9223372036854775807, 0, 0 from ', c.name) || annals.source(p_table) || ' kept_today where ' || annals.key_join(p_tracked, 'kept_today.%2$I', p_alias || '.c%1$s'),
+    case when annals.nests(p_tracked) then format(' or (kept_row.epoch, kept_row.xid) = (%1$I.epoch, %1$I.xid)', p_alias) else '' end)
   from annals.tracked_column c where c.tracked = p_tracked and c.n = p_n);
 end $$;
 comment on function annals.kept_value is 'SQL for the value of a column that an entry lacks because it did not change. Without a table, today''s row is not asked.';
