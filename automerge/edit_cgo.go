@@ -4,6 +4,8 @@ package automerge
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime"
@@ -28,7 +30,7 @@ const editAttempts = 3
 // else. Where it fails nothing is added, and its error is returned.
 //
 // A document stays loaded for the next edit ([EditOptions]); to load it takes long where it is large, and much more memory than its save (a text of 3 MB 22
-// seconds and 2.7 GB). Edits of one document take turns in a store and are made by one actor, so make one store for a program and not one for a
+// seconds and 2.7 GB). Edits of one document take turns in a store and are made by one actor of the document, so make one store for a program and not one for a
 // request ([Store.In] gives the same one on another handle). In the caller's transaction a document is loaded anew and edited by a new actor. ctx is not looked at while Automerge's code is at work.
 func (s *Store) Edit(ctx context.Context, id uuid.UUID, fn func(doc *EngineDoc) error) (applied Applied, err error) {
 	if pgtx.InTx(s.db) {
@@ -42,7 +44,7 @@ func (s *Store) Edit(ctx context.Context, id uuid.UUID, fn func(doc *EngineDoc) 
 	for range editAttempts {
 		d := s.engines.get(id)
 		if d == nil {
-			d, err = s.loadEngine(ctx, id, s.engines.actor)
+			d, err = s.loadEngine(ctx, id, s.engines.actorOf(id))
 		} else {
 			err = s.refreshEngine(ctx, id, d)
 		}
@@ -176,6 +178,12 @@ func newEngineCache(o EditOptions) *engineCache {
 		o.CacheBytes = 256 << 20
 	}
 	return &engineCache{actor: newActor(), most: o.CacheBytes, docs: map[uuid.UUID]*engineDoc{}, turns: map[uuid.UUID]*turn{}}
+}
+
+// actorOf is who edits a document: in each another, since a document and its fork are to be merged again.
+func (c *engineCache) actorOf(id uuid.UUID) string {
+	sum := sha256.Sum256([]byte(c.actor + id.String()))
+	return hex.EncodeToString(sum[:16])
 }
 
 // take waits until it is one's turn, and returns what ends that.

@@ -65,13 +65,19 @@ begin
 end $$;
 comment on function automerge.save is 'A document as Automerge loads it: its snapshot and the changes after that.';
 
--- The union of documents: every snapshot, and every change that is not in one of them, once. Automerge loads that like a save.
+-- The union of documents: their snapshots, but those that are held by another one, as those of forks mostly are, and every change that is in none of
+-- them, once. Automerge loads that like a save.
 create function automerge.merged(p_docs uuid[]) returns bytea
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select coalesce((select string_agg(data, '' order by changes desc, doc) from automerge.snapshot where doc = any (p_docs)), '')
+  with s as materialized (
+    select distinct on (s.heads) s.* from automerge.snapshot s where s.doc = any (p_docs) order by s.heads, s.doc),
+  kept as materialized (
+    select s.* from s where not exists (
+      select from s o where o.changes > s.changes and not exists (select from unnest(s.heads) h where not automerge.holds(o.hashes, h))))
+  select coalesce((select string_agg(data, '' order by changes desc, doc) from kept), '')
     || coalesce((select string_agg(chunk, '' order by place, hash) from (
          select distinct on (c.hash) c.hash, c.place, c.chunk from automerge.change c
-           where c.doc = any (p_docs) and not exists (select from automerge.snapshot s where s.doc = any (p_docs) and automerge.holds(s.hashes, c.hash))
+           where c.doc = any (p_docs) and not exists (select from kept s where automerge.holds(s.hashes, c.hash))
            order by c.hash, c.place) q), '')
 $$;
 comment on function automerge.merged is 'The union of documents as Automerge loads it.';

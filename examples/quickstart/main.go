@@ -32,6 +32,9 @@ func run(ctx context.Context, out io.Writer) error {
 		if err := volvraStory(ctx, out, pool); err != nil {
 			return err
 		}
-		return gnomonStory(ctx, out, pool)
+		if err := gnomonStory(ctx, out, pool); err != nil {
+			return err
+		}
+		return automergeStory(ctx, out, pool)
 	})
 }

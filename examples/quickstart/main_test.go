@@ -1,3 +1,5 @@
+//go:build cgo
+
 package main
 
 import (
@@ -6,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/annals-db/annals/automerge"
 	"github.com/annals-db/annals/gnomon"
 	"github.com/annals-db/annals/internal/pgserver"
 	"github.com/annals-db/annals/ledger"
@@ -31,7 +34,7 @@ func TestREADMEShowsTheOutput(t *testing.T) {
 
 // README's Go is taken from the program, so it compiles and runs.
 func TestREADMEShowsTheCode(t *testing.T) {
-	program := read(t, "ledger.go") + read(t, "volvra.go") + read(t, "gnomon.go")
+	program := read(t, "ledger.go") + read(t, "volvra.go") + read(t, "gnomon.go") + read(t, "automerge.go")
 	blocks := strings.Split(read(t, readme), "```go\n")[1:]
 	if len(blocks) == 0 {
 		t.Fatal("README shows no Go")
@@ -47,7 +50,7 @@ func TestREADMEShowsTheCode(t *testing.T) {
 // README's SQL runs.
 func TestREADMEShowsSQLThatRuns(t *testing.T) {
 	pool := pgserver.Pool(t)
-	if err := errors.Join(ledger.Install(t.Context(), pool), volvra.Install(t.Context(), pool), gnomon.Install(t.Context(), pool)); err != nil {
+	if err := errors.Join(ledger.Install(t.Context(), pool), volvra.Install(t.Context(), pool), gnomon.Install(t.Context(), pool), automerge.Install(t.Context(), pool)); err != nil {
 		t.Fatal(err)
 	}
 	blocks := strings.Split(read(t, readme), "```sql\n")[1:]
