@@ -7,16 +7,16 @@ import (
 
 	engine "github.com/automerge/automerge-go"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/annals-db/annals/automerge"
 )
 
 // BenchmarkSyncRound takes a message of a peer that has one change more, and answers it; what is known about the peer is kept.
 func BenchmarkSyncRound(b *testing.B) {
-	d := newBed(b, "on")
-	ctx := b.Context()
-	eachDoc(b, func(b *testing.B, name string, save []byte, next [][]byte, theirs bool) {
-		if name == "text3mb" && !*engineText {
+	onDocuments(b, allDocuments, func(b *testing.B, d *benched) {
+		ctx, save := b.Context(), d.save
+		if !d.whole {
 			b.Skip("making the messages takes automerge-go half a minute and 5 GB: see the flag automerge.text3mb")
 		}
 		// A peer that has synced makes a change.
@@ -35,33 +35,30 @@ func BenchmarkSyncRound(b *testing.B) {
 				}
 			}
 		}
-		ok(b, peer.LoadIncremental(next[0]))
+		ok(b, peer.LoadIncremental(d.writer.next()))
 		m, is := states[0].GenerateMessage()
 		if !is {
 			b.Fatal("the peer has nothing to say")
 		}
 		message, kept := m.Bytes(), states[1].Save()
 
-		base := must[uuid.UUID](b)(d.store.Create(ctx, automerge.CreateParams{Content: save}))
 		var id uuid.UUID
-		fresh := func() { id = must[uuid.UUID](b)(d.store.Fork(ctx, base, automerge.Now, automerge.CreateParams{})) }
-		fresh()
-		var other func()
-		if theirs {
-			other = d.asWhole(b, save, func(doc *engine.Doc) {
+		var row int
+		fresh := func() { id = d.fork() }
+		ours := func() {
+			if answer := must[[]byte](b)(d.store.Sync(ctx, id, "peer", message)); answer == nil {
+				b.Fatal("no answer")
+			}
+		}
+		d.compare(side{before: fresh, do: ours}, side{before: func() { row = d.row(save) }, do: func() {
+			d.update(row, func(_ pgx.Tx, doc *engine.Doc) {
 				state := must[*engine.SyncState](b)(engine.LoadSyncState(doc, kept))
 				_ = must[*engine.SyncMessage](b)(state.ReceiveMessage(message))
 				if m, ok := state.GenerateMessage(); ok {
 					_ = m.Bytes()
 				}
 			})
-		}
-		ours := func() {
-			if answer := must[[]byte](b)(d.store.Sync(ctx, id, "peer", message)); answer == nil {
-				b.Fatal("no answer")
-			}
-		}
-		compare(b, fresh, ours, other)
+		}}, false)
 		fresh()
 		ours()
 		if want := headsOf(b, peer); len(want) != 1 || must[[]automerge.Hash](b)(d.store.Heads(ctx, id))[0] != want[0] {
