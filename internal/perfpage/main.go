@@ -1,8 +1,8 @@
-// Command perfpage writes docs/performance.md out of what benchmarks printed:
+// Command perfpage writes internal/perfpage/performance.md out of what benchmarks printed:
 //
 //	go test -run '^$' -bench . ./ledger ./volvra ./internal/history ./gnomon ./automerge > bench.txt
 //	go run ./examples/ibench -quick -o insert
-//	go run ./internal/perfpage -insert insert/result.json bench.txt > docs/performance.md
+//	go run ./internal/perfpage -insert insert/result.json bench.txt > internal/perfpage/performance.md
 //
 // A figure that the page names and no benchmark printed is an error.
 package main
