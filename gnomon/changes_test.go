@@ -338,3 +338,19 @@ func TestChangesLeaveTheSessionAsItWas(t *testing.T) {
 	})
 
 }
+
+// What an update left as it was is stored with what came after. Beyond an interruption that may be another row.
+func TestChangesTakeNoValuesFromBeyondAnInterruption(t *testing.T) {
+	t.Parallel()
+	g, pool := installed(t)
+	run(t, pool, "create table t (id int primary key, x int, w text)")
+	ok(t, g.TrackWith(t.Context(), "t", gnomon.Options{Wide: []string{"w"}, Truncate: "allow"}))
+	run(t, pool, "insert into t values (1, 0, 'one'), (2, 0, 'two'), (3, 0, 'three'), (4, 0, 'four')")
+	from := ref(t, g)
+	run(t, pool, "update t set x = 1")
+	to := ref(t, g)
+	run(t, pool, "update t set w = 'changed' where id = 3", "truncate t", "insert into t values (1, 5, 'other'), (2, 5, 'other')", "update t set w = 'new' where id = 1")
+	if got := text(t, pool, "select c.key[1] as key, c.old->>'x' as x, c.old->>'w' as w from gnomon.changes($1, $2) c order by 1", string(from), string(to)); got != "(1,0,)\n(2,0,)\n(3,0,three)\n(4,0,)" {
+		t.Errorf("the changes are\n%s", got)
+	}
+}

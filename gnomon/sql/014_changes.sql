@@ -159,9 +159,11 @@ begin
   select format('(select y.c from (select z.c, z.later, z.first, z.start, z.v from (select %1$s as c, z.missing, z.start, z.v, z.op, z.xid <> x.xid as later, min(z.v) over (partition by z.xid) as first
       from annals.h%2$s z where %3$s and (z.v > x.v%4$s)) z
       where z.op in (''u'', ''d'', ''t'', ''U'', ''D'', ''T'') and (z.later or (z.start, z.v) > (x.start, x.v)) and not coalesce(%5$s = any (z.missing), false)
-    %6$s) y order by y.later, y.first, y.start, y.v limit 1)',
+    %6$s) y%7$s order by y.later, y.first, y.start, y.v limit 1)',
     gnomon.text_of('z.c' || p_n, p_type), p_tracked, annals.key_join(p_tracked, 'z.c%1$s', 'x.c%1$s'), case when p_nests then ' or z.xid = x.xid' else '' end, p_n,
-    'union all select ' || gnomon.text_of('b.' || quote_ident(c.name), p_type) || ', true, 9223372036854775807, 0, 0 from ' || annals.source(t.relation) || ' b where ' || annals.key_join(p_tracked, 'b.%2$I', 'x.c%1$s'))
+    'union all select ' || gnomon.text_of('b.' || quote_ident(c.name), p_type) || ', true, 9223372036854775807, 0, 0 from ' || annals.source(t.relation) || ' b where ' || annals.key_join(p_tracked, 'b.%2$I', 'x.c%1$s'),
+    -- What stands beyond an interruption may be of another row.
+    (select format(' where not exists (select from unnest(%L::pg_catalog.int8[]) g (v) where g.v > x.v and g.v < greatest(y.first, y.v))', array_agg(g.v order by g.v)) from annals.gap g where g.tracked = t.id and not g.lossless and (t.ended_v is null or g.v < t.ended_v and g.why <> t.ended_why) having count(*) > 0))
   from annals.tracked t left join annals.tracked_column c on c.tracked = t.id and c.n = p_n and c.gone_v is null and t.ended_v is null where t.id = p_tracked);
 end $$;
 comment on function gnomon.change_kept is 'SQL for a value that an entry x of a history lacks.';
