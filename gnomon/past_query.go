@@ -10,17 +10,39 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// mostDeadlocks is how often a reading that had to give way in a deadlock, to somebody who changes what it reads, is done again: several may do so
+// in a row. In a caller's transaction it is once, for what that has locked before stays locked.
+const mostDeadlocks = 5
+
 // Query runs a query on the past. The rows must be closed, as pgx's own; pgx.CollectRows does that.
 func (p *Past) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	for again := false; ; again = true {
+	reopened, deadlocks := false, mostDeadlocks
+	if pgtx.InTx(p.db) {
+		deadlocks = 1
+	}
+	again := func(err error) bool {
+		if pgtx.HasCode(err, "40P01") {
+			deadlocks--
+			return deadlocks >= 0 && ctx.Err() == nil
+		}
+		if reopened {
+			return false
+		}
+		reopened = true
+		return p.reopen(ctx, err)
+	}
+	for {
 		s, err := p.begin(ctx)
 		if err != nil {
+			if pgtx.HasCode(err, "40P01") && again(err) {
+				continue
+			}
 			return nil, err
 		}
 		rows, err := s.db.Query(ctx, sql+p.mark(), args...)
 		if err != nil {
 			s.end()
-			if !again && p.reopen(ctx, err) {
+			if again(err) {
 				continue
 			}
 			return nil, ofPast(err)
@@ -29,9 +51,9 @@ func (p *Past) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 		r := &placedRows{Rows: rows, refused: ofPast, end: func() error { s.end(); return nil }, peeked: true, more: rows.Next()}
 		if !r.more {
 			rows.Close()
-			if err := rows.Err(); err != nil && !again {
+			if err := rows.Err(); err != nil {
 				r.Close()
-				if p.reopen(ctx, err) {
+				if again(err) {
 					continue
 				}
 				return r, r.Err()
