@@ -88,7 +88,7 @@ func TestRotateWhileWritersRun(t *testing.T) {
 	}
 	// Writers of other tests on the server are waited for as well.
 	open := 0
-	for patience := time.Now().Add(30 * time.Second); open != 1 && time.Now().Before(patience); time.Sleep(50 * time.Millisecond) {
+	for patience := time.Now().Add(2 * time.Minute); open != 1 && time.Now().Before(patience); time.Sleep(50 * time.Millisecond) {
 		if _, err := history.SealSegments(ctx, pool); err != nil {
 			t.Fatal(err)
 		}
