@@ -182,7 +182,7 @@ func TestNothingIsLeftInTheSession(t *testing.T) {
 				return err
 			},
 			"JSON":          func(id uuid.UUID) error { _, err := s.JSON(ctx, id, automerge.AsOf()); return err },
-			"Get":           func(id uuid.UUID) error { _, err := automerge.Get[any](ctx, s, id, "status"); return err },
+			"Get":           func(id uuid.UUID) error { _, err := automerge.Get[any](ctx, s, id); return err },
 			"Changes":       func(id uuid.UUID) error { _, err := s.Changes(ctx, id); return err },
 			"Sync":          func(id uuid.UUID) error { _, err := s.Sync(ctx, id, "peer", nil); return err },
 			"SetProjection": func(id uuid.UUID) error { return s.SetProjection(ctx, id, true) },
