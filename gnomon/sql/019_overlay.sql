@@ -91,6 +91,11 @@ begin
 end $$;
 comment on function gnomon.spread is 'Gives a new table some empty pages. Of a table with none, ANALYZE says that it is empty, and plans made then read all of it for each row, also when it has become large.';
 
+create function gnomon.unique_mark(p_branch text, p_index oid) returns text
+language sql immutable set search_path = pg_catalog, pg_temp
+as $$ select format('(%s operator(pg_catalog.+) %s::pg_catalog.int8) is not null', p_branch, p_index) $$;
+comment on function gnomon.unique_mark is 'A condition that always holds, and that the index for one unique key has: who asks with it is answered by that index and no other. All of them begin with the branch, and while it has few rows PostgreSQL holds one for as good as another, and keeps the plan.';
+
 create function gnomon.make_overlay(p_tracked int) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -135,7 +140,7 @@ begin
   for x in
     select coalesce(w.name, h.relname) as name, w.definition, h.oid from (
       select format('o%s_u%s', p_tracked, i.indexrelid) as name,
-        format('create unique index o%s_u%s on %s (branch, %s)%s where alive', p_tracked, i.indexrelid, overlay, string_agg(case when c.is_key then 'k' else 'c' end || c.n, ', ' order by u.position), case when (to_jsonb(i)->>'indnullsnotdistinct')::boolean then ' nulls not distinct' else '' end) as definition
+        format('create unique index o%s_u%s on %s (branch, %s)%s where alive and %s', p_tracked, i.indexrelid, overlay, string_agg(case when c.is_key then 'k' else 'c' end || c.n, ', ' order by u.position), case when (to_jsonb(i)->>'indnullsnotdistinct')::boolean then ' nulls not distinct' else '' end, gnomon.unique_mark('branch', i.indexrelid)) as definition
       from pg_index i cross join unnest(i.indkey::int2[]) with ordinality u (attnum, position) left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = u.attnum left join gnomon.overlay_columns(p_tracked) c on c.name = a.attname
       where i.indrelid = t.relation and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null and i.indexrelid <> annals.key_index(t.relation) and u.position <= i.indnkeyatts
       group by i.indexrelid, to_jsonb(i)->>'indnullsnotdistinct' having bool_and(c.n is not null)) w

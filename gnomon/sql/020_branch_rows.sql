@@ -152,9 +152,9 @@ declare
   sets text;
 begin
   select * into t from annals.tracked k where k.id = p_tracked;
-  -- Conditions on the key: of the overlay's row o and the branch's row x.
+  -- Conditions on the key: of the overlay's row o and the branch's (or its base's) row x.
   key_is := array(select string_agg(format(p.form, k.c, annals.key_operator(p_tracked, k.i::int), k.name, k."collate"), ' and ' order by k.i)
-    from (values (1, 'o.k%1$s %2$s old.%3$I'), (2, 'o.k%1$s %2$s new.%3$I'), (3, 'x.c%1$s%4$s %2$s old.%3$I'), (4, 'x.c%1$s%4$s %2$s new.%3$I'), (5, 'old.%3$I %2$s new.%3$I')) p (i, form)
+    from (values (1, 'o.k%1$s %2$s old.%3$I'), (2, 'o.k%1$s %2$s new.%3$I'), (3, 'x.c%1$s%4$s %2$s old.%3$I'), (4, 'x.c%1$s%4$s %2$s new.%3$I'), (5, 'old.%3$I %2$s new.%3$I'), (6, 'o.k%1$s %2$s x.c%1$s%4$s')) p (i, form)
     cross join (select u.n as c, u.i, b.name, b."collate" from unnest(t.key) with ordinality u (n, i) join gnomon.branch_columns(p_tracked) b on b.n = u.n) k group by p.i order by p.i);
   same_key := key_is[5];
   own := format('o.branch operator(pg_catalog.=) put.here and %s', '%s');
@@ -173,13 +173,18 @@ begin
   end if;
   reference_checks := gnomon.write_checks_of_references(p_tracked);
 
-  -- Unique keys other than the key.
+  -- Unique keys other than the key. The rows of the branch's own and those of its base are looked up apart, each by an index on the values: asked of all
+  -- rows of the branch at once, PostgreSQL would go through all of its own for each row that is written.
   for uq in select * from gnomon.branch_uniques(p_tracked) where not is_key loop
-    uniques := uniques || format(E'    if %sexists (select from %s x where %s and (tg_op operator(pg_catalog.=) ''INSERT'' or put.moved or not (%s))) then\n      perform gnomon.refuse_duplicate(%s::pg_catalog.oid, %L, %L, pg_catalog.concat_ws('', '', %s));\n    end if;\n',
-      case when not uq.nulls_equal then (select string_agg(format('new.%I is distinct from null and ', n), '') from unnest(uq.columns) n) else '' end, rows,
-      (select string_agg(case when uq.nulls_equal then format('(%s or x.c%s is not distinct from null and new.%I is not distinct from null)', e.equal, e.n, e.name) else e.equal end, ' and ' order by e.i)
-       from (select k.i, k.n, k.name, gnomon.equals(format('x.c%s%s', k.n, b."collate"), uq.operators[k.i], format('new.%I', k.name)) as equal from unnest(uq.columns, uq.numbers) with ordinality k (name, n, i) join gnomon.branch_columns(p_tracked) b on b.n = k.n) e),
-      key_is[3], t.relation::oid, uq.name, (select string_agg(quote_ident(n), ', ') from unnest(uq.columns) n), (select string_agg(format('coalesce(new.%I::pg_catalog.text, ''null'')', n), ', ') from unnest(uq.columns) n));
+    uniques := uniques || (select format(E'    if %1$s(exists (select from gnomon.o%2$s o where o.branch operator(pg_catalog.=) put.here and o.alive and %12$s and %3$s and (tg_op operator(pg_catalog.=) ''INSERT'' or put.moved or not (%4$s)))\n'
+      || E'        or exists (select from gnomon.h%2$s_rows(-1, put.bound, put.snapshot) x where %5$s and (tg_op operator(pg_catalog.=) ''INSERT'' or put.moved or not (%6$s)) and not exists (select from gnomon.o%2$s o where o.branch operator(pg_catalog.=) put.here and %7$s))) then\n'
+      || E'      perform gnomon.refuse_duplicate(%8$s::pg_catalog.oid, %9$L, %10$L, pg_catalog.concat_ws('', '', %11$s));\n    end if;\n',
+      case when not uq.nulls_equal then (select string_agg(format('new.%I is distinct from null and ', n), '') from unnest(uq.columns) n) else '' end, p_tracked, e.own, key_is[1], e.base, key_is[3], key_is[6],
+      t.relation::oid, uq.name, (select string_agg(quote_ident(n), ', ') from unnest(uq.columns) n), (select string_agg(format('coalesce(new.%I::pg_catalog.text, ''null'')', n), ', ') from unnest(uq.columns) n), gnomon.unique_mark('o.branch', uq.index))
+      from (select string_agg(case when uq.nulls_equal then format('(%s or %s is not distinct from null and new.%I is not distinct from null)', v.own, v.own_column, v.name) else v.own end, ' and ' order by v.i) as own,
+          string_agg(case when uq.nulls_equal then format('(%s or x.c%s is not distinct from null and new.%I is not distinct from null)', v.base, v.n, v.name) else v.base end, ' and ' order by v.i) as base
+        from (select k.i, k.n, k.name, o.own_column, gnomon.equals(o.own_column, uq.operators[k.i], format('new.%I', k.name)) as own, gnomon.equals(format('x.c%s%s', k.n, b."collate"), uq.operators[k.i], format('new.%I', k.name)) as base
+          from unnest(uq.columns, uq.numbers) with ordinality k (name, n, i) join gnomon.branch_columns(p_tracked) b on b.n = k.n cross join lateral (select format('o.%s%s', case when b.is_key then 'k' else 'c' end, b.n) as own_column) o) v) e);
   end loop;
   select string_agg(distinct format('%s', n), ',') into unique_columns from gnomon.branch_uniques(p_tracked) x, unnest(x.numbers) n where not x.is_key;
 
