@@ -41,11 +41,14 @@ type benched struct {
 	copies int      // rows of the table
 }
 
-// onDocuments runs a benchmark on each document. Under -short the one that is made is shorter.
+// onDocuments runs a benchmark on each document. Under -short the one that is made is shorter, and the longest are left out.
 func onDocuments(b *testing.B, names []string, do func(b *testing.B, d *benched)) {
 	b.Helper()
 	server := bench.Server(b, bench.Durable)
 	for _, name := range names {
+		if testing.Short() && name != "items2k" && name != "text300k" {
+			continue
+		}
 		b.Run(name, func(b *testing.B) {
 			ctx := b.Context()
 			pool := must[*pgxpool.Pool](b)(pgxpool.New(ctx, bench.Database(b, server)))

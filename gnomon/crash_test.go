@@ -154,9 +154,10 @@ func TestKilledServersHistoryIsExact(t *testing.T) {
 			server, g, pool := serverOf(t, settings)
 			r := checkerRandom(t)
 			w := newCheckerWorld(t, g, pool, r)
-			run(t, pool, "select gnomon.heartbeat('0')", "checkpoint") // the installation must outlast the crash, whatever else is lost
+			run(t, pool, "select gnomon.heartbeat('0')")
 			first := w.work(t, pool, workTime()/2, 10, beating(t))
 			times := first.timesSeen(t, g)
+			run(t, pool, "checkpoint") // what was seen until now must outlast the crash, whatever else is lost
 			last := connectAs(t, server.ConnString("postgres"), "")
 			var killed error
 			j := w.work(t, pool, workTime(), 30, beating(t), func(j *journal) {
