@@ -88,11 +88,11 @@ func (d *loaded) numberOf(h amformat.Hash) (int, bool) {
 // upTo tells which changes belong to what hashes name: these and all that they depend on. Hashes that the document does not have are returned.
 func (d *loaded) upTo(hashes []Hash) (within []bool, unknown []Hash) {
 	within = make([]bool, len(d.hashes)+len(d.tail))
-	var todo []int
+	var waiting []int
 	visit := func(i int) {
 		if !within[i] {
 			within[i] = true
-			todo = append(todo, i)
+			waiting = append(waiting, i)
 		}
 	}
 	for _, h := range hashes {
@@ -102,9 +102,9 @@ func (d *loaded) upTo(hashes []Hash) (within []bool, unknown []Hash) {
 			unknown = append(unknown, h)
 		}
 	}
-	for len(todo) > 0 {
-		i := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	for len(waiting) > 0 {
+		i := waiting[len(waiting)-1]
+		waiting = waiting[:len(waiting)-1]
 		if i < len(d.hashes) {
 			for _, j := range d.snapshot.Metas[i].Deps {
 				visit(int(j))

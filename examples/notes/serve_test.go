@@ -54,7 +54,7 @@ func TestBrowsers(t *testing.T) {
 	s, url := served(t, "")
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("no node")
+		t.Skip("node, which stands for the browsers, is not installed")
 	}
 	dir := t.TempDir()
 	script, client := filepath.Join(dir, "browsers.mjs"), filepath.Join(dir, "client.mjs")
@@ -74,7 +74,7 @@ func TestBrowsers(t *testing.T) {
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	if strings.Contains(complaints.String(), "bad option") {
-		t.Skip("this node has no WebSocket")
+		t.Skip("this version of node has no WebSocket")
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &complaints)

@@ -39,11 +39,11 @@ func ClockOf(changes iter.Seq[Node], heads []amformat.Hash) (Clock, error) {
 			return nil, fmt.Errorf("%w: %s", ErrUnknownHead, h)
 		}
 	}
-	todo := append([]amformat.Hash(nil), heads...)
+	waiting := append([]amformat.Hash(nil), heads...)
 	done := map[amformat.Hash]bool{}
-	for len(todo) > 0 {
-		h := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	for len(waiting) > 0 {
+		h := waiting[len(waiting)-1]
+		waiting = waiting[:len(waiting)-1]
 		if done[h] {
 			continue
 		}
@@ -55,7 +55,7 @@ func ClockOf(changes iter.Seq[Node], heads []amformat.Hash) (Clock, error) {
 		clock[n.Actor] = max(clock[n.Actor], n.MaxOp)
 		for _, d := range n.Deps {
 			if !done[d] {
-				todo = append(todo, d)
+				waiting = append(waiting, d)
 			}
 		}
 	}
